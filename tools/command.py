@@ -31,7 +31,7 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "new": Verb(
-        "slipway.tools.verbs.new",
+        "slipway.tools.verbs.projects",
         "new",
         "Write a project, a pipeline, or a stack that runs it.",
         (
@@ -42,7 +42,7 @@ VERBS: Mapping[str, Verb] = {
         anywhere=True,
     ),
     "import": Verb(
-        "slipway.tools.verbs.imports",
+        "slipway.tools.verbs.projects",
         "import_manifest",
         "Write a pipeline from a TFJob, a Job and the like.",
         (
@@ -51,7 +51,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "rehearse": Verb(
-        "slipway.tools.verbs.rehearse",
+        "slipway.tools.verbs.rehearsals",
         "rehearse",
         "Run a stack on this machine, on the CPU.",
         (
@@ -61,7 +61,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "demo": Verb(
-        "slipway.tools.verbs.demo",
+        "slipway.tools.verbs.rehearsals",
         "demo",
         "Rehearse a stack, then keep its apps here until Ctrl-C.",
         (
@@ -70,7 +70,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "preview": Verb(
-        "slipway.tools.verbs.preview",
+        "slipway.tools.verbs.previews",
         "preview",
         "Say what a change does to each stack, what it costs, and what is wrong with it.",
         (
@@ -80,7 +80,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "check": Verb(
-        "slipway.tools.verbs.preview",
+        "slipway.tools.verbs.previews",
         "check",
         "Hold every stack to the policies.",
         (
@@ -89,7 +89,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "update": Verb(
-        "slipway.tools.verbs.update",
+        "slipway.tools.verbs.projects",
         "update",
         "Write another version of the package into requirements.txt.",
         (
@@ -99,19 +99,19 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "lock": Verb(
-        "slipway.tools.verbs.lock",
+        "slipway.tools.verbs.projects",
         "lock",
         "Compile the lock file of a pipeline.",
         ("lock --pipeline churn",),
     ),
     "pin-images": Verb(
-        "slipway.tools.verbs.pins",
+        "slipway.tools.verbs.projects",
         "pin_images",
         "Name the default images by the digests that their registries have.",
         ("pin-images",),
     ),
     "pin-inputs": Verb(
-        "slipway.tools.verbs.pins",
+        "slipway.tools.verbs.projects",
         "pin_inputs",
         "Write into a stack file what the data is that pipelines read.",
         (
@@ -120,7 +120,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "doctor": Verb(
-        "slipway.tools.verbs.doctor",
+        "slipway.tools.verbs.clusters",
         "doctor",
         "Say what is missing before the first `pulumi up`, and what mends it.",
         (
@@ -129,7 +129,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "watch": Verb(
-        "slipway.tools.verbs.watch",
+        "slipway.tools.verbs.clusters",
         "watch",
         "Show what the Jobs of a stack do, and why they wait.",
         (
@@ -138,7 +138,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "logs": Verb(
-        "slipway.tools.verbs.watch",
+        "slipway.tools.verbs.clusters",
         "logs",
         "Print the logs of a step.",
         (
@@ -147,7 +147,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "show": Verb(
-        "slipway.tools.verbs.show",
+        "slipway.tools.verbs.clusters",
         "show",
         "Show results of a stack that is up, the runs that its store has, or how two of them differ.",
         (
@@ -158,25 +158,25 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "put": Verb(
-        "slipway.tools.verbs.transfer",
+        "slipway.tools.verbs.clusters",
         "put",
         "Copy files into the store of a stack that is up.",
         ("put --stack dev --from scans --to data/scans",),
     ),
     "get": Verb(
-        "slipway.tools.verbs.transfer",
+        "slipway.tools.verbs.clusters",
         "get",
         "Copy files out of the store of a stack that is up.",
         ("get --stack dev --from data/scans --to scans",),
     ),
     "run": Verb(
-        "slipway.tools.verbs.runs",
+        "slipway.tools.verbs.clusters",
         "run",
         "Go on with a run that `pulumi up` does not wait for.",
         ("run --stack dev",),
     ),
     "stop": Verb(
-        "slipway.tools.verbs.runs",
+        "slipway.tools.verbs.clusters",
         "stop",
         "Stop such a run; its pods end, and what they saved stays.",
         ("stop --stack dev",),

@@ -28,10 +28,9 @@ from slipway.offline.evaluated.phrasing import many
 from slipway.tools import stack_file
 from slipway.tools.history.comparison import HistoryError
 from slipway.tools.show import ShowError
-from slipway.tools.transfer.buckets import Bucket, bucket_of
+from slipway.tools.transfer.buckets import Bucket, bucket_of, url_of
 from slipway.tools.transfer.files import File, TransferError
-from slipway.tools.transfer.pods import MountedStore
-from slipway.tools.transfer.stores import mounted, url_of
+from slipway.tools.transfer.pods import MountedStore, mounted
 
 FAILURES = (TransferError, HistoryError, ShowError, pulumi_cli.CliError)
 """What keeps data from being listed."""

@@ -12,7 +12,6 @@ from slipway.infra.schema.problems import Finding, Problem, SettingsError, key_o
 from slipway.infra.schema.validation import as_written, order
 from slipway.infra.settings.checks import (
     apps,
-    caches,
     cluster_runs,
     inputs,
     kueue,
@@ -34,7 +33,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.same_job_names,
     pipelines.too_many_steps,
     inputs.check,
-    caches.check,
+    steps.check_caches,
     cluster_runs.check,
     places.check,
     steps.check_steps,

@@ -34,7 +34,7 @@ from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
 from slipway.offline.preview.terminal import show
 from slipway.tools.reference import pictures
-from slipway.tools.verbs.preview import Format
+from slipway.tools.verbs.previews import Format
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs

@@ -1,9 +1,12 @@
-"""All checks of the stacks: which there are, run side by side, each with an end."""
+"""`slipway doctor`: all checks of the stacks, run side by side, each with an end."""
 
 import json
+import logging
 import shlex
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -18,6 +21,8 @@ from rich.text import Text
 from slipway.infra import pulumi_cli
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.commands import command
+from slipway.infra.exits import Exit
+from slipway.infra.places import PROJECT
 from slipway.infra.platform_output import OUTPUT
 from slipway.infra.program import declare
 from slipway.infra.review.facts import STACK, Observation, Probe, State, fine, unknown, wrong
@@ -27,6 +32,7 @@ from slipway.infra.schema.requirement_files import REQUIREMENTS
 from slipway.infra.settings.loading import clouds_of
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
+from slipway.infra.terminal import new_console
 from slipway.offline.engine.evaluate import load_with_placeholders
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, Reference, load_stack, references
@@ -38,6 +44,23 @@ FILE = "stack file"
 
 SECONDS = 60
 """Most that all questions together may take; what has not been answered by then is told as unknown."""
+
+WIDTH = 100
+"""Columns of output that does not go to a terminal."""
+
+
+def main(stacks: Sequence[str], *, as_json: bool) -> Exit:
+    """Examines ``stacks``, all without, and prints what was found out."""
+    # What libraries say beside their errors would stand between the tables, which tell it all.
+    logging.disable()
+    warnings.simplefilter("ignore")
+    examined = examine(PROJECT, stacks)
+    if as_json:
+        sys.stdout.write(document(examined))
+    else:
+        show(examined, new_console(WIDTH))
+    wrong = any(observation.state is State.WRONG for one in examined for observation in one.observations)
+    return Exit.FAILED if wrong else Exit.DONE
 
 
 @dataclass(frozen=True)

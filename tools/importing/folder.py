@@ -1,4 +1,4 @@
-"""The folder of an imported pipeline, and what is said about it."""
+"""`slipway import`: the folder of a pipeline from a manifest, and what is said about it."""
 
 import json
 import re
@@ -10,15 +10,16 @@ import jinja2
 import yaml
 
 from slipway.infra.commands import command, option
+from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.problems import Problem
 from slipway.infra.settings.checks.pipelines import section_name_findings
-from slipway.tools.importing.conversion import STARTER, STEP, Imported, Note, jax_notes
+from slipway.tools.importing.conversion import STARTER, STEP, Imported, Note, convert, jax_notes
 from slipway.tools.importing.document import OPTION
-from slipway.tools.importing.manifest import Manifest
-from slipway.tools.new.writing import Draft, RefusedError, name_clashes
+from slipway.tools.importing.manifest import Manifest, read
+from slipway.tools.new.writing import Draft, RefusedError, carry_out, name_clashes
 
 TEMPLATE = Path(__file__).parent / "data" / "start.py.j2"
 
@@ -29,6 +30,19 @@ WORD = "_WORD_"
 
 MOST_BYTES = 2**20
 """Bytes of a program that is copied: what a step ships has to fit into a ConfigMap."""
+
+
+def write_imported(manifest: str, name: str, code: Path | None) -> Exit:
+    """Writes it, as `carry_out` says."""
+
+    def make() -> Draft:
+        if not manifest:
+            fix = f"write `{command('import', manifest='tfjob.yaml')}`, the path of its file"
+            raise RefusedError([Problem(OPTION, None, "nothing says what to import", fix)])
+        document = read(Path(manifest).expanduser())
+        return draft(document, convert(document), name, code and code.expanduser())
+
+    return carry_out(make, PROJECT)
 
 
 def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) -> Draft:

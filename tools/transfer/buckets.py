@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from slipway.infra.clouds.contract import BucketTool, ListingError
 from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.review.stack import text
 from slipway.tools.transfer.files import File, TransferError
 from slipway.tools.transfer.in_pod import PARTIAL
 
@@ -54,6 +55,13 @@ class Bucket:
         if code:
             again = "run the same command again: what is there already is not copied again"
             raise TransferError(f"{' '.join(command)} ended with exit code {code}; {again}")
+
+
+def url_of(stack: str, outputs: Mapping[str, Any]) -> str:
+    """The URL of the store of a stack with these outputs. Raises TransferError."""
+    if url := text(outputs.get("store")):
+        return url
+    raise TransferError(f"the stack {stack} has no store: `pulumi up -s {stack}` has not ended well yet")
 
 
 def bucket_of(url: str, configuration: Mapping[str, Any]) -> Bucket | None:

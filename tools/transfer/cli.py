@@ -18,10 +18,9 @@ from slipway.infra.terminal import new_console
 from slipway.offline.engine.stack_config import ConfigError, stack_config
 from slipway.tools.history.comparison import HistoryError
 from slipway.tools.show import ShowError
-from slipway.tools.transfer.buckets import bucket_of
+from slipway.tools.transfer.buckets import bucket_of, url_of
 from slipway.tools.transfer.files import File, TransferError, local_files, to_copy
-from slipway.tools.transfer.pods import Transfer
-from slipway.tools.transfer.stores import mounted, url_of
+from slipway.tools.transfer.pods import Transfer, mounted
 
 PUT, GET = "put", "get"
 """Into the store, and out of it."""

@@ -4,12 +4,19 @@ import contextlib
 import json
 import subprocess
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slipway.infra import pulumi_cli
+from slipway.tools.history.live import places_of
+from slipway.tools.show import reader_pod
 from slipway.tools.transfer import in_pod
 from slipway.tools.transfer.files import File, TransferError
+
+SECONDS = 6 * 3600
+"""After which the cluster itself ends a pod that copies."""
 
 PROGRAM = Path(in_pod.__file__)
 
@@ -85,3 +92,12 @@ def _end(process: subprocess.Popen[bytes], failure: str = "") -> None:
     if process.wait() or failure:
         reason = words.splitlines()[-1] if words else failure or f"exit code {process.returncode}"
         raise TransferError(f"the copy ended early: {reason}; {RESUMED}")
+
+
+@contextlib.contextmanager
+def mounted(stack: str) -> Generator[MountedStore]:
+    """The store of ``stack`` by a pod that goes again. Raises HistoryError, ShowError, CliError."""
+    with tempfile.TemporaryDirectory(prefix="slipway-transfer-") as temporary:
+        reader, _ = places_of(stack, pulumi_cli.resources_of(stack), Path(temporary))
+        with reader_pod(reader, SECONDS) as (pod, mount):
+            yield MountedStore([*reader.kubectl, "exec", "-i", pod, "--"], mount)

@@ -67,6 +67,34 @@ def in_words(resident: Resident) -> str:
             return "Prometheus and Grafana"
 
 
+# Caches of steps: whether the step reads anything that one keeps, and whether one keeps anything.
+
+
+LEAST_CACHE = 1024
+"""MiB that a cache has at least: of less, what file systems take for themselves is a part worth naming."""
+
+
+def check_caches(reading: Reading) -> Iterator[Finding]:
+    """Findings about the caches of steps."""
+    for name, settings in reading.draft.pipelines.items():
+        for step in steps_if_any(name, settings):
+            if step.placed_by.cache is not None:
+                yield from _cache((*place_of(name, settings, step), "cache"), step, step.placed_by.cache)
+
+
+def _cache(at: Path, step: StepDeclaration, size: str) -> Iterator[Finding]:
+    if step.command is None:
+        reason = "its program is a module of the pipeline, which opens the store itself"
+        yield Finding(at, size, reason, "remove it, or write the step in a `pipeline.yaml`")
+    elif not step.inputs and not step.data:
+        reason = "the step reads neither results of other steps nor inputs, so that there is nothing to keep"
+        yield Finding(at, size, reason, "remove it")
+    elif mebibytes(size) < LEAST_CACHE:
+        yield Finding(
+            at, size, f"a cache of less than {LEAST_CACHE}Mi keeps little", f"write `{LEAST_CACHE}Mi` or more"
+        )
+
+
 # The pools that steps and services ask for.
 
 

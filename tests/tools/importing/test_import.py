@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from slipway.infra.exits import Exit
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.file.reading import read as read_pipeline
-from slipway.tools.importing.cli import write_imported
 from slipway.tools.importing.conversion import STEP, Imported, convert
 from slipway.tools.importing.document import rules
-from slipway.tools.importing.folder import draft
+from slipway.tools.importing.folder import draft, write_imported
 from slipway.tools.importing.manifest import read
 from slipway.tools.new.writing import Draft, RefusedError
 from slipway.tools.reference import imports

@@ -1,4 +1,4 @@
-"""`slipway rehearse`."""
+"""`slipway rehearse` and `slipway demo`."""
 
 from typing import Annotated
 
@@ -63,3 +63,23 @@ def rehearse(
             as_json=format is Format.JSON,
         )
     )
+
+
+def demo(
+    stack: Stack = "",
+    fresh: Fresh = False,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")
+    ] = None,
+    all_pipelines: AllPipelines = False,
+    config_file: ConfigFile = None,
+    output: RehearsalFolder = None,
+) -> None:
+    """Rehearse a stack on this machine, then keep its apps here until Ctrl-C.
+
+    Exits with 0 where the apps were kept as long as asked, 1 where a Job or an app failed, 2 for wrong settings,
+    130 when the rehearsal before was interrupted.
+    """
+    from slipway.offline.rehearsal.demo import show
+
+    raise typer.Exit(show(stack, output, config_file, seconds, fresh=fresh, all_pipelines=all_pipelines))

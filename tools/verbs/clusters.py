@@ -1,0 +1,129 @@
+"""The verbs that ask clouds and clusters: `doctor`, `watch`, `logs`, `show`, `put`, `get`, `run` and `stop`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slipway.tools.verbs.options import Context, Format, FormatOption, Kubeconfig, Stack, Stacks
+
+
+def doctor(stack: Stacks = None, format: FormatOption = Format.TEXT) -> None:
+    """Say what is missing before the first `pulumi up` of each stack, with the command that mends it.
+
+    Changes nothing, and asks clouds and clusters only for what they have. Exits with 0 where all that could be
+    checked is fine, and with 1 where something is missing or wrong.
+    """
+    from slipway.tools.doctor.examination import main
+
+    raise typer.Exit(main(stack or [], as_json=format is Format.JSON))
+
+
+def watch(
+    stack: Stack = "",
+    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    format: FormatOption = Format.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+) -> None:
+    """Show what the Jobs of a stack do: queued, waiting and why, running and how far, done, failed and why.
+
+    On a terminal it goes on until q is pressed; elsewhere it prints a line for each change, and ends with 0 once
+    all steps are done, with 1 once one failed and none goes on. With --once it ends with 2 where a cluster cannot
+    be read.
+    """
+    as_json = format is Format.JSON
+    if as_json and not once:
+        raise typer.BadParameter("JSON is of one moment: add --once", param_hint="'--format'")
+    from slipway.tools.watch.cli import main
+
+    raise typer.Exit(main(stack, kubeconfig, context, once=once, as_json=as_json))
+
+
+def logs(
+    stack: Stack = "",
+    step: Annotated[str, typer.Option(metavar="NAME", help="The step: train, or pipeline.train.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the step is over.")] = False,
+    attempts: Annotated[bool, typer.Option("--attempts", help="Also of pods that were replaced.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+) -> None:
+    """Print the logs of a step's pods, each line with the pod's rank where there are several.
+
+    Of a pod that was replaced after an eviction the newest is printed; --attempts prints those before it, too, as
+    far as the cluster still has them. Ends with 1 where the step failed, with 2 where there is no log.
+    """
+    from slipway.tools.watch.logs import main
+
+    raise typer.Exit(main(stack, step, kubeconfig, context, follow=follow, attempts=attempts))
+
+
+OF_HISTORY = ("runs", "compare", "retention")
+"""What there is to show of the history of a stack."""
+
+
+def show(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WHAT",
+            help="A result; `runs [PIPELINE/STEP]`, `compare RUN1 RUN2` or `retention`. "
+            "Without it, the names of all results.",
+        ),
+    ] = None,
+    stack: Stack = "",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="For copies of results; default: build/show/<stack>.")
+    ] = None,
+    rehearsal: Annotated[
+        bool, typer.Option("--rehearsal", help="The runs of the stack's rehearsals on this machine.")
+    ] = False,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Show results of a stack that is up: tables and numbers here, files and folders as copies.
+
+    Also the runs that its store has, how two of them differ, and which of them the next run by the clock deletes.
+    """
+    as_json = format is Format.JSON
+    if rehearsal or (names and names[0] in OF_HISTORY):
+        from slipway.tools.history.cli import main as show_history
+
+        raise typer.Exit(show_history(names or [], stack, rehearsal=rehearsal, as_json=as_json))
+    from slipway.tools.show import main
+
+    raise typer.Exit(main(names or [], stack, output, as_json=as_json))
+
+
+Source = Annotated[str, typer.Option("--from", metavar="PATH", help="What is copied: a file or a folder.")]
+Target = Annotated[
+    str, typer.Option("--to", metavar="PATH", help="What it is there; with `/` at its end a folder.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there with another content.")]
+
+
+def put(*, source: Source, target: Target, stack: Stack = "", force: Force = False) -> None:
+    """Copy files into the store of a stack that is up. What is there is not copied again."""
+    from slipway.tools.transfer.cli import PUT, main
+
+    raise typer.Exit(main(PUT, stack, source, target, force=force))
+
+
+def get(*, source: Source, target: Target, stack: Stack = "", force: Force = False) -> None:
+    """Copy files out of the store of a stack that is up. What is here is not copied again."""
+    from slipway.tools.transfer.cli import GET, main
+
+    raise typer.Exit(main(GET, stack, source, target, force=force))
+
+
+def run(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+    """Go on with a run that was stopped or failed; what is done is not run again."""
+    from slipway.tools.runs import Namespace, act_on_runs
+
+    raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.run, starts=True))
+
+
+def stop(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+    """Stop a run: its pods end, and what they saved stays."""
+    from slipway.tools.runs import Namespace, act_on_runs
+
+    raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.stop))
