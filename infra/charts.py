@@ -2,11 +2,15 @@
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+
+from slipway.infra.schema.base import ChartSettings
+from slipway.infra.schema.problems import Finding
+from slipway.infra.schema.problems import Path as Place
 
 DATA = Path(__file__).parent / "data" / "charts.toml"
 
@@ -67,3 +71,21 @@ def copy_problem(name: str, place: str, version: str | None) -> str | None:
     if version in (None, chart.version) and digest != chart.digest:
         return f"its SHA-256 is {digest}, and that of {name} {chart.version} is {chart.digest}"
     return None
+
+
+def chart_findings(at: Place, name: str, release: ChartSettings, read: Sequence[Place] = ()) -> Iterator[Finding]:
+    """Findings about the place and the version that the section ``at`` names of the pinned chart ``name``.
+
+    Those about the place rest on ``read``, too.
+    """
+    if release.chart and (why := copy_problem(name, release.chart, release.version)):
+        fix = "fetch it again, or name its `version`"
+        yield Finding((*at, "chart"), release.chart, why, fix, read=tuple(read))
+    if release.version and not release.chart:
+        yield Finding(
+            (*at, "version"),
+            release.version,
+            "the version of a chart of your own, and which is not said; the public one's is pinned",
+            "remove it, or name its `chart`",
+            read=((*at, "chart"),),
+        )

@@ -6,7 +6,7 @@ Nothing that only one cloud has crosses it, so a pipeline never asks where it ru
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -62,6 +62,27 @@ class Resources:
     memory: int
     ephemeral_storage: int = 0
     gpus: int = 0
+
+
+def add(*amounts: Resources) -> Resources:
+    """Their sum."""
+    return _combine(sum, amounts)
+
+
+def subtract(capacity: Resources, taken: Resources) -> Resources:
+    """What ``taken`` leaves of ``capacity``."""
+    return _combine(lambda both: both[0] - both[1], [capacity, taken])
+
+
+def largest(*amounts: Resources) -> Resources:
+    """The largest of each resource."""
+    return _combine(max, amounts)
+
+
+def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+    return Resources(
+        **{field.name: combine([getattr(one, field.name) for one in amounts]) for field in fields(Resources)}
+    )
 
 
 @dataclass(frozen=True)

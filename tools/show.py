@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -244,18 +244,11 @@ def _copy(described: Described, stack: str, folder: Path, pod: str, mount: str) 
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         command = [*described.kubectl, "exec", pod, "--", "tar", "-C", mount, "-cf", "-", described.path]
-        with tempfile.TemporaryFile() as complaints:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
-            assert process.stdout is not None
-            failure = _unpack(process.stdout, Path(temporary))
-            process.stdout.close()
-            code = process.wait()
-            complaints.seek(0)
-            said = complaints.read().decode("utf-8", "replace").strip()
-        if "No such file" in said:
+        failure = unpack(command, Path(temporary))
+        if "No such file" in failure:
             _raise_gone(described, stack)
-        if code or failure:
-            raise ShowError(f"{described.path} could not be copied: {said or failure or f'exit code {code}'}")
+        if failure:
+            raise ShowError(f"{described.path} could not be copied: {failure}")
         copied = Path(temporary) / described.path
         if target.is_dir():
             # An earlier copy of the same run's folder: nobody else's, for the path has the run's digest.
@@ -264,14 +257,22 @@ def _copy(described: Described, stack: str, folder: Path, pod: str, mount: str) 
     return target
 
 
-def _unpack(stream: IO[bytes], folder: Path) -> str:
-    """Why the archive could not be unpacked; empty where it was."""
-    try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            archive.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        return str(error)
-    return ""
+def unpack(command: Sequence[str], folder: Path) -> str:
+    """Unpacks into ``folder`` the archive that a command writes. Returns why it could not; empty where it did."""
+    failure = ""
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
+        assert process.stdout is not None
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                archive.extractall(folder, filter="data")
+        except (tarfile.TarError, OSError, EOFError) as error:
+            failure = str(error)
+        process.stdout.close()
+        code = process.wait()
+        complaints.seek(0)
+        said = complaints.read().decode("utf-8", "replace").strip()
+    return said or failure or f"exit code {code}" if code or failure else ""
 
 
 def _select(file: Path, described: Described, stack: str) -> Any:

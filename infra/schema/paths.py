@@ -1,11 +1,13 @@
 """Paths in a stack file: below a store or the repository, or absolute on a node or a server. One rule for each."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 from slipway.infra.schema.base import refuse
+from slipway.infra.schema.problems import Finding
 
 STORED = "store:"
 """What a setting begins with that names a folder of the store."""
@@ -48,6 +50,22 @@ def bucket_folder_problem(folder: str) -> str | None:
     if not BUCKET_FOLDER.fullmatch(folder.strip("/")):
         return "a folder's name has letters, digits, `-`, `_`, `.` and `=`"
     return None
+
+
+def existing_bucket_findings(name: str, pattern: re.Pattern[str], scheme: str, lists: str) -> Iterator[Finding]:
+    """A finding where ``name`` does not match the ``pattern`` of a bucket's name.
+
+    ``scheme`` begins URLs of the cloud's buckets, and the command ``lists`` shows their names.
+    """
+    if not pattern.fullmatch(name):
+        yield Finding(
+            ("store", "bucket"),
+            name,
+            "not the name of a bucket",
+            f"write `{name.removeprefix(scheme).partition('/')[0]}`, and what follows it as `folder`"
+            if name.startswith(scheme)
+            else f"write the name that `{lists}` shows, without `{scheme}`",
+        )
 
 
 MOST_PARTS, MOST_FOLDERS = 50, 2

@@ -2,8 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+
+from slipway.infra.platform import GPU_RESOURCE, Resources
 
 CPU = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?)(?P<unit>[mkM]?)")
 BYTES = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,9})?)(?P<unit>[KMGTP]i?|k)?")
@@ -123,3 +125,13 @@ def tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
         total += max(0.0, min(amount, upper) - lower) * share
         lower = upper
     return total
+
+
+def amounts(quantities: Mapping[str, str]) -> Resources:
+    """What a container's ``requests`` or ``limits`` come to. Raises ValueError for what is no quantity."""
+    return Resources(
+        cpu=cpu_millicores(quantities.get("cpu", "0")),
+        memory=mebibytes(quantities.get("memory", "0")),
+        ephemeral_storage=mebibytes(quantities.get("ephemeral-storage", "0")),
+        gpus=int(quantities.get(GPU_RESOURCE, "0")),
+    )

@@ -1,6 +1,6 @@
 """What a stack asks of a cloud: the part of its settings that a cloud's declarations and rules are given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TypeVar
@@ -9,7 +9,7 @@ from slipway.infra.platform import Data, Resources
 from slipway.infra.schema.base import ClusterSettings, StoreSettings, Team
 from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from slipway.infra.schema.problems import Path
+from slipway.infra.schema.problems import Finding, Path
 
 C = TypeVar("C", bound=ClusterSettings)
 
@@ -204,3 +204,15 @@ def has_room(node: Resources | None, step: Resources, beside: Resources = NOTHIN
             (node.gpus, step.gpus, beside.gpus),
         )
     )
+
+
+def limit_findings(place: Path, limits: tuple[str, str], low: int | None, high: int | None) -> Iterator[Finding]:
+    """What is wrong with the fewest and the most nodes of a pool, two keys of the section at ``place``."""
+    least, most = limits
+    if low is not None and high is None:
+        reason = f"the autoscaler needs `{most}` as well"
+        fix = f"add `{most}`, or write `count: {low}`"
+        yield Finding((*place, least), low, reason, fix, read=((*place, most),))
+    elif low is not None and high is not None and low > high:
+        reason, fix = f"more than `{most}`, which is {high}", f"write `{least}: {high}` or less"
+        yield Finding((*place, least), low, reason, fix, read=((*place, most),))

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from slipway.infra.kubernetes.review import scale_down
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, add, subtract
 from slipway.infra.review.stack import NodePool
-from slipway.offline.evaluated.scheduling import add, find_shortages, subtract
+from slipway.offline.evaluated.scheduling import find_shortages
 
 
 @dataclass

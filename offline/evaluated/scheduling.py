@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slipway.infra.platform import GPU_RESOURCE, Node, Resources, Taint
 from slipway.infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, texts
-from slipway.infra.schema.quantities import cpu_millicores, mebibytes, size_in_bytes
+from slipway.infra.schema.quantities import cpu_millicores, size_in_bytes
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -221,11 +221,6 @@ def find_shortages(wanted: Resources, capacity: Resources) -> dict[str, str]:
     }
 
 
-def subtract(capacity: Resources, taken: Resources) -> Resources:
-    """What is left of ``there``."""
-    return _combine(lambda both: both[0] - both[1], [capacity, taken])
-
-
 def tolerations(value: object) -> list[Toleration]:
     """The tolerations of a pod spec."""
     return [
@@ -252,30 +247,6 @@ def affinity(terms: object) -> list[list[Expression]]:
         ]
         for term in mappings(terms)
     ]
-
-
-def amounts(quantities: Mapping[str, str]) -> Resources:
-    """What a container's ``requests`` or ``limits`` come to. Raises ValueError for what is no quantity."""
-    return Resources(
-        cpu=cpu_millicores(quantities.get("cpu", "0")),
-        memory=mebibytes(quantities.get("memory", "0")),
-        ephemeral_storage=mebibytes(quantities.get("ephemeral-storage", "0")),
-        gpus=int(quantities.get(GPU_RESOURCE, "0")),
-    )
-
-
-def add(*amounts: Resources) -> Resources:
-    """Their sum."""
-    return _combine(sum, amounts)
-
-
-def largest(*amounts: Resources) -> Resources:
-    """The largest of each resource."""
-    return _combine(max, amounts)
-
-
-def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(**{key: combine([getattr(resources, key) for resources in amounts]) for key in AMOUNTS})
 
 
 # Amounts of any resource as whole numbers: CPU in millicores, memory and storage in bytes, others counted.

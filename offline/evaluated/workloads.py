@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, subtract
 from slipway.infra.review.stack import (
     JOB,
     UNLIMITED,
@@ -33,7 +33,6 @@ from slipway.offline.evaluated.scheduling import (
     pools_of,
     resources_of,
     selector_picks,
-    subtract,
     suitable,
     tolerations,
 )

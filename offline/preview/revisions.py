@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE, PROJECT, PROJECT_FILE, VARIABLE
+from slipway.offline import handling
 from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
@@ -80,7 +80,7 @@ def check_out(root: Path, base: str) -> Generator[Checkout]:
                     raise TreeError(f"{base} has no such project: there is no Pulumi.yaml at {commit[:10]}")
                 yield Checkout(path, base, base_commit, commit)
         finally:
-            with _ignoring_signals():
+            with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 _remove(root, folder)
 
 
@@ -164,30 +164,8 @@ def terminating() -> Generator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    with _handling(end, signal.SIGTERM, signal.SIGHUP):
+    with handling(end, signal.SIGTERM, signal.SIGHUP):
         yield
-
-
-@contextlib.contextmanager
-def _ignoring_signals() -> Generator[None]:
-    with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        yield
-
-
-@contextlib.contextmanager
-def _handling(
-    handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
-) -> Generator[None]:
-    """Installs ``handler`` for these signals in the main thread, the only one that may."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 if TYPE_CHECKING:

@@ -13,12 +13,13 @@ from slipway.infra.emulator import Emulator
 from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import PACKAGES
+from slipway.infra.platform import add
 from slipway.infra.review.stack import JOB, Resource, strings
 from slipway.offline.engine.monitor import NotCreatedError, Observer
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
 from slipway.offline.evaluated.paid import kept_parts
 from slipway.offline.evaluated.places import is_held, is_moved, is_probe
-from slipway.offline.evaluated.scheduling import PodRequest, add
+from slipway.offline.evaluated.scheduling import PodRequest
 from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
 from slipway.offline.policies.pods import built_image
 from slipway.offline.rehearsal import moves

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from slipway.infra.settings.loading import lay_over, overlay_settings, pipelines
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from slipway.infra.stack.configuration import pipelines_of, problems_beside
-from slipway.offline import files
+from slipway.offline import files, handling
 from slipway.offline.engine.any_program import missing_value
 from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
 from slipway.offline.engine.monitor import EvaluationError
@@ -482,8 +481,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         console.print(Text("Interrupted. The next rehearsal goes on from here.", "yellow"))
 
 
-@contextlib.contextmanager
-def _interrupting(engine: Engine) -> Generator[None]:
+def _interrupting(engine: Engine) -> contextlib.AbstractContextManager[None]:
     """Handles SIGINT and SIGTERM: the first asks the Jobs to end, the second kills them."""
     signals = 0
 
@@ -495,15 +493,7 @@ def _interrupting(engine: Engine) -> Generator[None]:
         else:
             engine.interrupt(grace=0)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling(handle, signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +44,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.settings.pipelines import KEY
 from slipway.tools.history.comparison import History, HistoryError
-from slipway.tools.show import Described, ShowError, reader_pod
+from slipway.tools.show import Described, ShowError, reader_pod, unpack
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from slipway.workloads.runtime.history import Result, results
 from slipway.workloads.runtime.paid import SECONDS_KEPT
@@ -104,10 +103,9 @@ def history_of(stack: str, root: Path) -> Generator[History]:
         try:
             jobs = [job for place in places for job in _jobs(place)]
             with reader_pod(reader) as (pod, mount):
-                _copy(
-                    [*reader.kubectl, "exec", pod, "--", "sh", "-c", COPY, "sh", mount, *dict.fromkeys(patterns)],
-                    store,
-                )
+                words = ["sh", "-c", COPY, "sh", mount, *dict.fromkeys(patterns)]
+                if failure := unpack([*reader.kubectl, "exec", pod, "--", *words], store):
+                    raise HistoryError(f"the manifests could not be copied: {failure}")
         except ShowError as error:
             raise HistoryError(str(error)) from error
         facts = _facts(jobs)
@@ -291,25 +289,6 @@ def _ends(jobs: Iterable[Properties]) -> Iterator[tuple[str, dict[str, Any]]]:
             containers = mappings(at(job, "spec", "template", "spec", "containers"))
             image = text(containers[0].get("image")) if containers else ""
             yield json.loads(place)["of"], {"image": image, "pool": json.loads(place)["pool"]}
-
-
-def _copy(command: Sequence[str], folder: Path) -> None:
-    """Unpacks what a command packs. Raises HistoryError."""
-    with tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
-        assert process.stdout is not None
-        failure = ""
-        try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                archive.extractall(folder, filter="data")
-        except (tarfile.TarError, OSError, EOFError) as error:
-            failure = str(error)
-        process.stdout.close()
-        code = process.wait()
-        complaints.seek(0)
-        words = complaints.read().decode("utf-8", "replace").strip()
-    if code or failure:
-        raise HistoryError(f"the manifests could not be copied: {words or failure or f'exit code {code}'}")
 
 
 def rehearsed(folder: Path, stack: str, root: Path) -> History:

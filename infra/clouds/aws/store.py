@@ -539,11 +539,7 @@ def _bucket_statements(settings: BucketStore, bucket: StoreBucket, region: str, 
             ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
             [bucket.objects(f"{root}/")],
         ),
-        allow(
-            ["s3:ListBucket"],
-            [bucket.arn],
-            {"StringLike": {"s3:prefix": [f"{bucket.prefix}{root}", f"{bucket.prefix}{root}/*"]}},
-        ),
+        bucket.listing(root),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]
 
@@ -554,11 +550,7 @@ def _app_statements(
     """Read and list the objects below ``root``; write and delete only those below its ``folder``, if any."""
     reading = [
         allow(["s3:GetObject"], [bucket.objects(f"{root}/")]),
-        allow(
-            ["s3:ListBucket"],
-            [bucket.arn],
-            {"StringLike": {"s3:prefix": [f"{bucket.prefix}{root}", f"{bucket.prefix}{root}/*"]}},
-        ),
+        bucket.listing(root),
     ]
     if folder is None:
         return [*reading, *kms_statements(settings, region, ["kms:Decrypt"])]

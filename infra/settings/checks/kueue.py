@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
+from slipway.infra.charts import chart_findings
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import GATES_FOLDER
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.problems import Finding, Path, listed
-from slipway.infra.settings.checks.stack import chart_findings
 from slipway.infra.settings.model import MOST_SHARE, KueueSettings
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY as PIPELINES

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from slipway.infra.charts import copy_problem
-from slipway.infra.schema.base import ChartSettings
+from slipway.infra.charts import chart_findings
 from slipway.infra.schema.names import label_findings, name_findings
 from slipway.infra.schema.problems import Finding, Path, key_of, listed, nearest
 from slipway.infra.schema.quantities import seconds
@@ -369,17 +368,3 @@ def _on_openshift(draft: Draft, at: Path, why: str, fix: str) -> Iterator[Findin
         if getattr(cluster, "openshift", False):
             reason = f"cluster `{name}` is OpenShift: {why}"
             yield Finding(at, None, reason, fix, read=(("clusters", name, "openshift"), (*at, "install")))
-
-
-def chart_findings(at: Path, chart: str, release: ChartSettings) -> Iterator[Finding]:
-    """Findings about a copy of the public ``chart`` that the stack file names for ``release`` at ``at``."""
-    if release.chart and (why := copy_problem(chart, release.chart, release.version)):
-        yield Finding((*at, "chart"), release.chart, why, "fetch it again, or name its `version`")
-    if release.version and not release.chart:
-        yield Finding(
-            (*at, "version"),
-            release.version,
-            "the version of a chart of your own, and which is not said; the public one's is pinned",
-            "remove it, or name its `chart`",
-            read=((*at, "chart"),),
-        )

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, largest
 from slipway.infra.review.stack import Properties, items, mapping, mappings, strings
-from slipway.infra.schema.quantities import cpu_millicores, mebibytes
-from slipway.offline.evaluated.scheduling import Toleration, amounts, largest, tolerations
+from slipway.infra.schema.quantities import amounts, cpu_millicores, mebibytes
+from slipway.offline.evaluated.scheduling import Toleration, tolerations
 
 POD_KEYS = frozenset(
     {

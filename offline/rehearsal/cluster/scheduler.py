@@ -6,16 +6,14 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipway.infra.platform import Node, Resources
+from slipway.infra.platform import Node, Resources, add, subtract
 from slipway.infra.review.stack import Properties
 from slipway.offline.evaluated.scheduling import (
     PodRequest,
-    add,
     find_shortages,
     obstacle,
     obstacles,
     selector_picks,
-    subtract,
 )
 from slipway.offline.rehearsal.machine.processes import CancelledError
 

@@ -7,7 +7,7 @@ from slipway.infra.clouds.aws.rules import clusters, pools
 from slipway.infra.clouds.aws.rules.clusters import key_findings, provider_problems
 from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
 from slipway.infra.schema.names import node_label_findings
-from slipway.infra.schema.paths import bucket_folder_problem
+from slipway.infra.schema.paths import bucket_folder_problem, existing_bucket_findings
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.request import STORE_KIND, Exposed, Request
 from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
@@ -192,15 +192,7 @@ def _bucket(store: S3Store) -> Iterator[Finding]:
 
 def _existing_bucket(store: ExistingS3Store) -> Iterator[Finding]:
     """What cannot be the name of a bucket or of a folder in it."""
-    if not BUCKET.fullmatch(store.bucket):
-        yield Finding(
-            ("store", "bucket"),
-            store.bucket,
-            "not the name of a bucket",
-            f"write `{store.bucket.removeprefix('s3://').partition('/')[0]}`, and what follows it as `folder`"
-            if store.bucket.startswith("s3://")
-            else "write the name that `aws s3 ls` shows, without `s3://`",
-        )
+    yield from existing_bucket_findings(store.bucket, BUCKET, "s3://", "aws s3 ls")
     if problem := bucket_folder_problem(store.folder):
         yield Finding(("store", "folder"), store.folder, problem, "write a folder such as `vision/slipway`")
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from slipway.infra.charts import copy_problem
+from slipway.infra.charts import chart_findings
 from slipway.infra.clouds.aws.catalogue import (
     hosts_control_plane,
     is_zone_id,
@@ -110,23 +110,7 @@ def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
         "load_balancer_controller": ("aws-load-balancer-controller", cluster.charts.load_balancer_controller),
     }
     for key, (name, pinned_chart) in pinned.items():
-        if pinned_chart.chart and (why := copy_problem(name, pinned_chart.chart, pinned_chart.version)):
-            place = (*at, key, "chart")
-            yield Finding(
-                place,
-                pinned_chart.chart,
-                why,
-                "fetch it again, or name its `version`",
-                read=((*at, key, "version"),),
-            )
-        elif pinned_chart.version and not pinned_chart.chart:
-            yield Finding(
-                (*at, key, "version"),
-                pinned_chart.version,
-                "the version of a chart of your own, and which is not said; the public one's is pinned",
-                "remove it, or name its `chart`",
-                read=((*at, key, "chart"),),
-            )
+        yield from chart_findings((*at, key), name, pinned_chart, read=[(*at, key, "version")])
 
 
 def key_findings(place: Path, key: str | None, region: str, region_place: Path) -> Iterator[Finding]:

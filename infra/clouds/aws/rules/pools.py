@@ -18,7 +18,7 @@ from slipway.infra.clouds.aws.catalogue import (
 )
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
-from slipway.infra.schema.request import Request
+from slipway.infra.schema.request import Request, limit_findings
 
 CATALOGUE = "infra/clouds/aws/data"
 
@@ -181,22 +181,7 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
             "keep `count`, or the limits",
             read=tuple(here[key] for key in limits),
         )
-    if nodes.min is not None and nodes.max is None:
-        yield Finding(
-            here["min"],
-            nodes.min,
-            "the autoscaler needs `max` as well",
-            f"add `max`, or write `count: {nodes.min}`",
-            read=(here["max"],),
-        )
-    elif nodes.min is not None and nodes.max is not None and nodes.min > nodes.max:
-        yield Finding(
-            here["min"],
-            nodes.min,
-            f"more than `max`, which is {nodes.max}",
-            f"write `min: {nodes.max}` or less",
-            read=(here["max"],),
-        )
+    yield from limit_findings(place, ("min", "max"), nodes.min, nodes.max)
 
 
 # How the nodes of an EKS node group are bought, and where AWS has them.

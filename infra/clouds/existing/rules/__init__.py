@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from slipway.infra.accelerators import PLACE, accelerator, accelerators
-from slipway.infra.charts import copy_problem
+from slipway.infra.charts import chart_findings
 from slipway.infra.clouds.existing.rules import store
 from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
 from slipway.infra.platform import GPU_RESOURCE
@@ -38,20 +38,8 @@ def _device_plugin(place: Path, cluster: ExistingCluster, at: Path) -> Iterator[
                 "remove it, or write `declare: true`",
                 read=read,
             )
-    if (
-        plugin.declare
-        and plugin.chart
-        and (why := copy_problem("nvidia-device-plugin", plugin.chart, plugin.version))
-    ):
-        yield Finding((*place, "chart"), plugin.chart, why, "fetch it again, or name its `version`", read=read)
-    if plugin.declare and plugin.version and not plugin.chart:
-        yield Finding(
-            (*place, "version"),
-            plugin.version,
-            "the version of a chart of your own, and which is not said; the public one's is pinned",
-            "remove it, or name its `chart`",
-            read=((*place, "chart"),),
-        )
+    if plugin.declare:
+        yield from chart_findings(place, "nvidia-device-plugin", plugin, read)
     if plugin.declare and cluster.pools and not any(pool.has_gpus for pool in cluster.pools.values()):
         yield Finding(
             (*place, "declare"),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 )
 from slipway.infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
-from slipway.infra.platform import ASKED_ANNOTATION, GPU_RESOURCE, Rate, Resources
+from slipway.infra.platform import ASKED_ANNOTATION, Rate, Resources, add, largest
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price
 from slipway.infra.review.stack import (
     JOB,
@@ -39,7 +39,7 @@ from slipway.infra.review.stack import (
     whole,
 )
 from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of
-from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.schema.quantities import amounts
 
 # The pods that a stack runs on GKE Autopilot, which bills them in place of nodes.
 
@@ -92,7 +92,7 @@ def declared_pods(stack: Stack) -> Iterator[DeclaredPod]:
             of_step = _step(resource)
         except ValueError:
             continue
-        requests = _sum(declared, added)
+        requests = add(declared, added)
         selected = strings(spec.get("nodeSelector"))
         of_cluster = (way for way in ways if way.resource is cluster)
         way = next((other for other in of_cluster if autopilot.selector(other.way) == selected), None)
@@ -112,40 +112,19 @@ def machine_of(pod: DeclaredPod) -> MachineType | None:
 def _requests_of(spec: Properties) -> Resources:
     """What one pod asks for. Raises ValueError where an amount cannot be read."""
     before = [
-        _amounts(at(init_container, "resources", "requests"))
+        amounts(strings(at(init_container, "resources", "requests")))
         for init_container in mappings(spec.get("initContainers"))
     ]
-    beside = [_amounts(at(container, "resources", "requests")) for container in mappings(spec.get("containers"))]
-    return _combine(max, [*before, _combine(sum, [*beside, NOTHING])])
+    beside = [
+        amounts(strings(at(container, "resources", "requests"))) for container in mappings(spec.get("containers"))
+    ]
+    return largest(*before, add(*beside))
 
 
 def _step(resource: Resource) -> Resources | None:
     """What the step of a Job asks for, where its pod asks for more."""
     said = strings(at(resource.properties, "metadata", "annotations")).get(ASKED_ANNOTATION)
-    return _amounts(json.loads(said)) if said else None
-
-
-NOTHING = Resources(cpu=0, memory=0)
-
-
-def _sum(*amounts: Resources) -> Resources:
-    return _combine(sum, amounts)
-
-
-def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(
-        **{field.name: combine([getattr(one, field.name) for one in amounts]) for field in fields(Resources)}
-    )
-
-
-def _amounts(requests: object) -> Resources:
-    amounts = strings(requests)
-    return Resources(
-        cpu=cpu_millicores(amounts.get("cpu", "0")),
-        memory=mebibytes(amounts.get("memory", "0")),
-        ephemeral_storage=mebibytes(amounts.get("ephemeral-storage", "0")),
-        gpus=int(amounts.get(GPU_RESOURCE, "0")),
-    )
+    return amounts(strings(json.loads(said))) if said else None
 
 
 # What a node costs, and a pod on Autopilot, part by part, from plain values: for previews and for the program.

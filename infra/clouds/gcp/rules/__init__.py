@@ -26,7 +26,7 @@ from slipway.infra.clouds.gcp.settings import (
 )
 from slipway.infra.platform import Data
 from slipway.infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
-from slipway.infra.schema.paths import bucket_folder_problem
+from slipway.infra.schema.paths import bucket_folder_problem, existing_bucket_findings
 from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
 from slipway.infra.schema.quantities import mebibytes
 from slipway.infra.schema.request import STORE_KIND, Request
@@ -454,15 +454,7 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
 
 def _existing_bucket(store: ExistingGcsStore) -> Iterator[Finding]:
     """What cannot be the name of a bucket or of a folder in it."""
-    if not EXISTING_BUCKET.fullmatch(store.bucket):
-        yield Finding(
-            ("store", "bucket"),
-            store.bucket,
-            "not the name of a bucket",
-            f"write `{store.bucket.removeprefix('gs://').partition('/')[0]}`, and what follows it as `folder`"
-            if store.bucket.startswith("gs://")
-            else "write the name that `gcloud storage ls` shows, without `gs://`",
-        )
+    yield from existing_bucket_findings(store.bucket, EXISTING_BUCKET, "gs://", "gcloud storage ls")
     if store.folder != "/" and (problem := bucket_folder_problem(store.folder)):
         yield Finding(
             ("store", "folder"),

@@ -20,7 +20,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.quantities import seconds
-from slipway.infra.schema.request import Request
+from slipway.infra.schema.request import Request, limit_findings
 
 CATALOGUE = "infra/clouds/gcp/data"
 DAY = 86_400
@@ -502,23 +502,8 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
         )
     for least, most in (("min", "max"), ("total_min", "total_max")):
         low, high = getattr(nodes, least), getattr(nodes, most)
-        if low is not None and high is not None and low > high:
-            yield Finding(
-                here[least],
-                low,
-                f"more than `{most}`, which is {high}",
-                f"write `{least}: {high}` or less",
-                read=(here[most],),
-            )
-        elif low is not None and high is None:
-            yield Finding(
-                here[least],
-                low,
-                f"the autoscaler needs `{most}` as well",
-                f"add `{most}`, or write `count: {low}`",
-                read=(here[most],),
-            )
-        elif high == 0:
+        yield from limit_findings(place, (least, most), low, high)
+        if high == 0 and not low:
             yield Finding(
                 here[most],
                 high,
