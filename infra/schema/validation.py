@@ -116,8 +116,7 @@ def stand_in(loc: Sequence[str | int], model: type[BaseModel], *, sections: bool
 
     Without ``sections`` that is a section, and a key that tells one section from another.
     """
-    section = _model_at(loc[:-1], model)
-    field = section.model_fields.get(str(loc[-1])) if section else None
+    field = _field_at(loc, model)
     if field is None:
         return None
     if not sections and (_sections(field.annotation) or get_origin(field.annotation) is Literal):
@@ -224,8 +223,7 @@ def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
 
 
 def _description(loc: Sequence[str | int], model: type[BaseModel]) -> str | None:
-    section = _model_at(loc[:-1], model)
-    field = section.model_fields.get(str(loc[-1])) if section else None
+    field = _field_at(loc, model)
     return field.description if field else None
 
 
@@ -287,6 +285,11 @@ def _model_at(loc: Iterable[str | int], model: type[BaseModel]) -> type[BaseMode
         option for option in _options(annotation) if isinstance(option, type) and issubclass(option, BaseModel)
     ]
     return models[0] if len(models) == 1 else None
+
+
+def _field_at(loc: Sequence[str | int], model: type[BaseModel]) -> FieldInfo | None:
+    section = _model_at(loc[:-1], model)
+    return section.model_fields.get(str(loc[-1])) if section else None
 
 
 def _options(annotation: Any) -> list[Any]:

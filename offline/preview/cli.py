@@ -168,7 +168,7 @@ def main(
     )
     try:
         if written.pictures is not None:
-            _draw(evaluations, written.pictures)
+            draw(evaluations, written.pictures)
         if place := written.pictures_at or str(written.pictures or ""):
             preview = _add_pictures(preview, place)
         _write(preview, written.format, written.output)
@@ -222,7 +222,7 @@ def _configuration(stack: str) -> Mapping[str, Any]:
         return {}
 
 
-def _draw(evaluations: Evaluations, folder: Path) -> None:
+def draw(evaluations: Evaluations, folder: Path) -> None:
     """Draws every stack that could be evaluated."""
     from slipway.offline.picture.svg import picture  # noqa: PLC0415
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
@@ -194,16 +194,10 @@ class Engine(Observer):
 
     def _add_server(self, resource: Resource) -> None:
         """Adds a service or an app; an app is ready when this returns. It may raise what `Services.add` raises."""
-        stop = Stop()
-        with self._lock:
-            self._active[resource.urn] = stop
-        try:
+        with self._stoppable(resource) as stop:
             if self.interrupted:
                 raise CancelledError
             self.services.add(resource, stop)
-        finally:
-            with self._lock:
-                del self._active[resource.urn]
 
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
@@ -246,13 +240,19 @@ class Engine(Observer):
             record.started = time.time()
             self._finish(record, Phase.SKIPPED, "a rehearsal builds no image")
             return
+        with self._stoppable(resource) as stop:
+            if self.interrupted:
+                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
+            self._execute(resource, record, stop)
+
+    @contextlib.contextmanager
+    def _stoppable(self, resource: Resource) -> Generator[Stop]:
+        """What ends the pods of ``resource`` when the rehearsal is interrupted meanwhile."""
         stop = Stop()
         with self._lock:
             self._active[resource.urn] = stop
         try:
-            if self.interrupted:
-                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
-            self._execute(resource, record, stop)
+            yield stop
         finally:
             with self._lock:
                 del self._active[resource.urn]

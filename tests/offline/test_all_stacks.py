@@ -29,11 +29,10 @@ from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
-from slipway.offline.preview.cli import WIDTH, read_export
+from slipway.offline.preview.cli import WIDTH, draw, read_export
 from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
 from slipway.offline.preview.terminal import show
-from slipway.tools.reference import pictures
 from slipway.tools.verbs.previews import Format
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
@@ -196,16 +195,12 @@ def test_all_stacks_are_clean(commented: Evaluations, clone: Path) -> None:
     assert {each.finding.policy for stack in preview.stacks for each in stack.suppressed} <= SUPPRESSED
 
 
-def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
-    commented: Evaluations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def evaluated(_head: Path, _base: Path | None) -> Evaluations:
-        return Evaluations(commented.base, {})
-
-    monkeypatch.setattr(pictures, "evaluate_trees", evaluated)
-    assert pictures.main(["--check"]) == 0, "run: python -m slipway.tools.reference.pictures"
-    pages = pictures.FOLDER
+def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(commented: Evaluations, tmp_path: Path) -> None:
+    pages = ROOT / "docs" / "images" / "stacks"
+    draw(Evaluations(commented.base, {}), tmp_path)
     assert {path.stem for path in pages.glob("*.svg")} == set(commented.base)
+    for path in pages.glob("*.svg"):
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), "run: make pictures"
     for name, each in commented.base.items():
         stack = stack_of(each)
         drawing = parse((pages / f"{name}.svg").read_text(encoding="utf-8"))
@@ -213,11 +208,6 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
         jobs = [job for kind in DRAWN for job in stack.of_type(f"kubernetes:{kind}")]
         boxes = [job.name for job in jobs if not is_held(job)]
         assert sorted(box.name for box in drawing.of("job")) == sorted(boxes)
-    monkeypatch.setattr(pictures, "FOLDER", tmp_path / "elsewhere")
-    assert pictures.main(["--check"]) == 1
-    assert pictures.main([]) == 0
-    for path in pages.glob("*.svg"):
-        assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(

@@ -78,7 +78,7 @@ def rehearse_file(
     ``file`` is used in place of the stack's own, ``keep`` is called when the Jobs are done.
     """
     console = console or recording_console()
-    options = Options(stack, root, folder, file, fresh=fresh, disrupt=disrupt)
+    options = Options(stack, root, folder, fresh=fresh, disrupt=disrupt)
     outcome = Session(program, configure(stack, root, file), options, console, keep).run()
     return outcome, console.export_text()
 

@@ -15,7 +15,7 @@ from slipway.infra.review.facts import Identity
 from slipway.infra.review.stack import UNLIMITED, Resource, Stack
 from slipway.offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
 from slipway.offline.picture.svg import STYLES, TIMES, fit, layout, picture, wrap
-from slipway.tools.reference.pictures import FOLDER
+from tests.support.checkout import ROOT
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
@@ -63,7 +63,9 @@ def check(drawing: Drawing) -> None:
             assert crossed == []
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "images" / "stacks").glob("*.svg")), ids=lambda path: path.stem
+)
 def test_the_pictures_in_the_pages_can_be_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     drawing = parse(text)

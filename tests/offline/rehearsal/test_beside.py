@@ -61,7 +61,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rehearsed(root: Path, main: str) -> tuple[Outcome, str]:
     write_tree(root, {"__main__.py": textwrap.dedent(main)})
-    console, options = recording_console(), Options("here", root, root / "build", None)
+    console, options = recording_console(), Options("here", root, root / "build")
     project = SlipwayProject.read(root)
     outcome = Session(project.run, configure("here", root), options, console, is_beside=is_beside).run()
     return outcome, console.export_text()
