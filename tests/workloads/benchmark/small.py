@@ -13,7 +13,7 @@ from workloads.benchmark import resnet50
 
 
 def network(*, input_shape: tuple[int, ...], classes: int, **_: Any) -> Any:
-    """A convolution with a shortcut around it, normalized; takes the arguments of `keras.applications.ResNet50`."""
+    """A convolution with a shortcut around it; takes the arguments of `keras.applications.ResNet50`."""
     from keras import Input, Model, layers
 
     images = Input(input_shape)
