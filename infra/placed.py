@@ -17,10 +17,10 @@ from slipway.infra.pipelines.contract import (
     Search,
     Variant,
     service_variables,
-    total,
 )
 from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.pods import ProgramMount
+from slipway.infra.pipelines.residents import total
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit

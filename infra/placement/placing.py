@@ -15,20 +15,11 @@ from slipway.infra.kubernetes.cluster.gates import Gates, cheapest_pool, reading
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
-from slipway.infra.pipelines.contract import (
-    AMOUNTS,
-    Resident,
-    ServiceDeclaration,
-    StepDeclaration,
-    residents,
-    residents_on,
-    room_for,
-    take,
-    total,
-)
+from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
 from slipway.infra.pipelines.inputs import INPUTS, data_of
+from slipway.infra.pipelines.residents import AMOUNTS, Resident, residents, residents_on, room_for, take, total
 from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Places, Service, Step
 from slipway.infra.placement.shipping import (

@@ -14,12 +14,13 @@ from slipway.infra.kubernetes.run import bundle_of, command_bundle
 from slipway.infra.kubernetes.shipping.bundle import image_folder
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
-from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement, total
+from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement
 from slipway.infra.pipelines.discovery import DeclaredPipeline, location
 from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
 from slipway.infra.pipelines.notebook_step import notebook_problem
 from slipway.infra.pipelines.pods import SUBSTITUTE, Substitute
 from slipway.infra.pipelines.pods import Command as DeclaredCommand
+from slipway.infra.pipelines.residents import total
 from slipway.infra.placed import CODE, PACKAGES, Command, Requirements, Step
 from slipway.infra.places import located
 from slipway.infra.platform import Platform, Pool, Resources

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
 from slipway.infra.clouds.registry import Cluster, Store
-from slipway.infra.pipelines.contract import PipelineSettings, PodSettings, Resident
+from slipway.infra.pipelines.contract import PipelineSettings, PodSettings
 from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import Egress, Resources
 from slipway.infra.schema.base import (
     ChartSettings,

@@ -38,8 +38,8 @@ from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
 from slipway.infra.kubernetes.places.mover import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
-from slipway.infra.pipelines.contract import Resident, residents_on
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
+from slipway.infra.pipelines.residents import Resident, residents_on
 from slipway.infra.placed import IMAGE_BUILD, with_those_before
 from slipway.infra.platform import Platform
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit

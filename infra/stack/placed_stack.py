@@ -23,8 +23,9 @@ from slipway.infra.kubernetes.schedules.retention import RetentionArgs
 from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.kubernetes.service import services_of
 from slipway.infra.pipelines.apps import NEWEST
-from slipway.infra.pipelines.contract import Notify, Resident, Retention, residents
+from slipway.infra.pipelines.contract import Notify, Retention
 from slipway.infra.pipelines.images import CPU_IMAGE
+from slipway.infra.pipelines.residents import Resident, residents
 from slipway.infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
 from slipway.infra.placed import CLUSTER_RUN, App, Service, Step, with_those_before
 from slipway.infra.placement.placing import place, place_apps

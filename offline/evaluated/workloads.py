@@ -315,9 +315,9 @@ class PoolRoom:
 def pool_rooms(stack: Stack) -> list[PoolRoom]:
     """What stays on each pool of the stack, in the order of `Stack.pools`.
 
-    Pods go to the first node with room, in the order of their declaration. `slipway.infra.pipelines.contract` says
-    the same of a stack file before anything is declared; this one reads what was declared in the end, whatever
-    declared it, also of stacks of other revisions and of resources that are not Slipway's.
+    Pods go to the first node with room, in the order of their declaration. `slipway.infra.pipelines.residents`
+    says the same of a stack file before anything is declared; this one reads what was declared in the end,
+    whatever declared it, also of stacks of other revisions and of resources that are not Slipway's.
     """
     free: dict[tuple[str, str], list[Resources]] = {}
     by: dict[tuple[str, str], list[Workload]] = {}

@@ -20,7 +20,6 @@ from slipway.infra.pipelines.contract import (
     ServiceSettings,
     StepSettings,
     placements,
-    total,
 )
 from slipway.infra.pipelines.discovery import (
     DeclaredPipeline,
@@ -30,6 +29,7 @@ from slipway.infra.pipelines.discovery import (
     pipeline,
     pipeline_names,
 )
+from slipway.infra.pipelines.residents import total
 from slipway.infra.placement import shipping
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Resources

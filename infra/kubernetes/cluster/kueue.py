@@ -18,7 +18,7 @@ from slipway.infra.charts import charts
 from slipway.infra.kubernetes.cluster.workspace import KUEUE_API as API
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.objects import image, wait_for
-from slipway.infra.pipelines.contract import Resident
+from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import canonical, cpu_quantity, size_quantity

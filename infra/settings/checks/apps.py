@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, object_name
-from slipway.infra.pipelines.contract import (
-    AMOUNTS,
-    PipelineSettings,
-    ServiceDeclaration,
-    StepDeclaration,
-    room_for,
-    take,
-)
+from slipway.infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
+from slipway.infra.pipelines.residents import AMOUNTS, room_for, take
 from slipway.infra.platform import Resources
 from slipway.infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
 from slipway.infra.schema.problems import Finding, Path, listed

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from slipway.infra.pipelines.apps import AppDeclaration
-from slipway.infra.pipelines.contract import AMOUNTS, PipelineSettings, StepDeclaration, room_for, take
+from slipway.infra.pipelines.contract import PipelineSettings, StepDeclaration
+from slipway.infra.pipelines.residents import AMOUNTS, room_for, take
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.settings.checks.pipelines import pools_of
 from slipway.infra.settings.checks.steps import staying, targets

@@ -7,17 +7,15 @@ from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     MultiNodeSettings,
     PodSettings,
-    Resident,
     StepDeclaration,
     StepSettings,
     Supplement,
     placements,
-    residents,
-    total,
 )
 from slipway.infra.pipelines.discovery import lacked_by, mounts_store, supplements
 from slipway.infra.pipelines.images import GPU_IMAGE
 from slipway.infra.pipelines.inputs import data_of
+from slipway.infra.pipelines.residents import Resident, residents, total
 from slipway.infra.platform import Resources
 from slipway.infra.schema.base import PoolSettings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, key_of, listed

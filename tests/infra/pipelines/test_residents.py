@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Autoscale
-from slipway.infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, residents, residents_on
+from slipway.infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings
+from slipway.infra.pipelines.residents import residents, residents_on
 from slipway.infra.platform import RequestRules, Resources
 from tests.support.stand_in import cpu_pool
 

@@ -9,7 +9,7 @@ import pytest
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.cluster.kueue import divided
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from slipway.infra.pipelines.contract import total
+from slipway.infra.pipelines.residents import total
 from slipway.infra.platform_output import OUTPUT, PlatformFacts
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
