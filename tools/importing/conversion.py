@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from slipway.infra.pipelines.contract import literal
-from slipway.infra.pipelines.file.shape import SECTION_KEYS
+from slipway.infra.pipelines.file.section import SECTION_KEYS
 from slipway.infra.pipelines.mounts import covers, path_problem
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import items, mapping, mappings

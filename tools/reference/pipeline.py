@@ -8,7 +8,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from slipway.infra.pipelines.file.shape import SECTION_KEYS, PipelineFile
+from slipway.infra.pipelines.file.section import SECTION_KEYS
+from slipway.infra.pipelines.file.shape import PipelineFile
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
 from slipway.infra.pipelines.results import ITEMS_FILE
 from slipway.infra.schema.problems import listed

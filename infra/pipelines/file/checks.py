@@ -28,19 +28,8 @@ from slipway.infra.pipelines.contract import (
     service_variables,
 )
 from slipway.infra.pipelines.file.references import in_environment, in_items, in_script, in_service, in_step
-from slipway.infra.pipelines.file.shape import (
-    MODE,
-    SECTION_KEYS,
-    WORKERS,
-    Parameter,
-    PipelineFile,
-    PipelineService,
-    PipelineStep,
-    annotation,
-    axis,
-    is_parameter,
-    used_in,
-)
+from slipway.infra.pipelines.file.section import MODE, SECTION_KEYS, WORKERS, annotation, axis, is_parameter
+from slipway.infra.pipelines.file.shape import Parameter, PipelineFile, PipelineService, PipelineStep, used_in
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
 from slipway.infra.pipelines.notebook_step import notebook_findings
 from slipway.infra.pipelines.pods import (

@@ -28,18 +28,14 @@ from slipway.infra.pipelines.contract import (
     literal,
 )
 from slipway.infra.pipelines.file import checks, inputs, searches
+from slipway.infra.pipelines.file.section import ASSIGNMENT, QUEUE, SERVICES, is_field, section_of
 from slipway.infra.pipelines.file.shape import (
-    ASSIGNMENT,
     NAMES,
     PAGE,
-    QUEUE,
-    SERVICES,
     PartialFile,
     PipelineFile,
     PipelineService,
     PipelineStep,
-    is_field,
-    section_of,
     used_in,
 )
 from slipway.infra.pipelines.inputs import data_of
@@ -87,7 +83,7 @@ def filler(
 
 
 def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[ServiceDeclaration]:
-    """The services to which a step connects with ``settings``, those of `slipway.infra.pipelines.file.shape`."""
+    """The services to which a step connects with ``settings``, those of `slipway.infra.pipelines.file.section`."""
     used = {
         service
         for name, step in declared.steps.items()
@@ -133,7 +129,7 @@ def _service(
 
 
 def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
-    """The steps with ``settings``, those of `slipway.infra.pipelines.file.shape`; variants in place of a
+    """The steps with ``settings``, those of `slipway.infra.pipelines.file.section`; variants in place of a
     matrix."""
     return [variant for name in declared.steps for variant in _variants(name, declared, settings, place)]
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.file.checks import value_findings
-from slipway.infra.pipelines.file.shape import PipelineFile, PipelineStep, annotation, axis
+from slipway.infra.pipelines.file.section import annotation, axis
+from slipway.infra.pipelines.file.shape import PipelineFile, PipelineStep
 from slipway.infra.pipelines.search import NUMBERS, RESULTS, SEARCH, SearchParameter, StepSearch
 from slipway.infra.schema.base import Int
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed

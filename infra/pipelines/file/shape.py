@@ -1,49 +1,35 @@
-"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python, and of its section of a
-stack file.
+"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python.
 
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
-import re
-import warnings
-from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, Field, create_model, model_validator
 
-from slipway.infra.pipelines import pods, valkey
-from slipway.infra.pipelines.app_kinds.contract import APPS, AppKind
+from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.app_kinds.mlflow import MlflowApp
 from slipway.infra.pipelines.app_kinds.notebook import NotebookApp
 from slipway.infra.pipelines.app_kinds.page import PageApp
 from slipway.infra.pipelines.app_kinds.program import ProgramApp
 from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardApp
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import ServingApp
-from slipway.infra.pipelines.apps import AppSettings
 from slipway.infra.pipelines.checkpoints import StepCheckpoints
-from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
-from slipway.infra.pipelines.inputs import INPUTS, Input, inputs_field
+from slipway.infra.pipelines.inputs import Input
 from slipway.infra.pipelines.matrix import (
-    MATRIX,
-    NODES,
-    Axes,
-    Axis,
     Bound,
     DeclaredNodes,
-    MatrixNodesSettings,
-    MatrixStepSettings,
     Scalar,
 )
 from slipway.infra.pipelines.mounts import Mount, Mounted, references
 from slipway.infra.pipelines.notebook_step import command_of_notebook
-from slipway.infra.pipelines.pods import Built, PodSettings, RehearsalCommand, Word, Words
+from slipway.infra.pipelines.pods import Built, RehearsalCommand, Word, Words
 from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
-from slipway.infra.pipelines.scripts import Run, is_script
-from slipway.infra.pipelines.search import IN_STACK, SEARCH, TRIALS, StepSearch
-from slipway.infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, no_truth, refuse
+from slipway.infra.pipelines.scripts import Run
+from slipway.infra.pipelines.search import StepSearch
+from slipway.infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
 from slipway.infra.schema.names import Image
-from slipway.infra.schema.problems import Path
 from slipway.infra.schema.quantities import seconds
 
 APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp, MlflowApp)
@@ -332,6 +318,13 @@ class PipelineFile(Model):
         return command_of_notebook(step.notebook or "", step.parameters, types)
 
 
+def used_in(step: PipelineStep) -> dict[str, None]:
+    """What ``step`` refers to, each once: its command, environment and items, its mounts, and where it starts."""
+    words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
+    names = [name for word in words for name in pods.names(word)]
+    return dict.fromkeys([*names, *references(step.mounts, step.directory)])
+
+
 class _PartialParameter(Parameter):
     type: Any = None
 
@@ -348,245 +341,3 @@ PartialFile: type[PipelineFile] = create_model(
     steps=(dict[str, _PartialStep], Field(default_factory=dict)),
 )
 """A file with mistakes, without what is wrong. A parameter without a type can have any value."""
-
-
-# The settings that stack files have for a pipeline of a ``pipeline.yaml``.
-
-
-KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-
-SERVICES = "services"
-"""The section of a pipeline's section that says where its services run."""
-
-SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "runs", "description")
-"""Keys of a pipeline's section that are no parameters of its own."""
-
-WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
-"""Keys of a step with items in a pipeline's section."""
-
-QUEUE, STATIC = "queue", "static"
-"""How items come to workers: a service hands them out, or each has its own share."""
-
-KINDS: Mapping[str, Any] = {"integer": Int, "number": Float, "string": str, "boolean": bool}
-
-
-IGNORING = ConfigDict(extra="ignore", frozen=True)
-
-
-class _PartialSection(PipelineSettings):
-    model_config = IGNORING
-
-
-class _PartialModel(Model):
-    model_config = IGNORING
-
-
-class _PartialAxes(Axes):
-    model_config = IGNORING
-
-
-def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
-    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``,
-    for each service below ``services`` and for each app below ``apps``.
-
-    ``lost`` are the places of the file that could not be read. The section may then have keys of which nobody can
-    tell what they are.
-    """
-    parameters = {key: parameter for key, parameter in declared.parameters.items() if is_parameter(key)}
-    steps = {
-        key: (_step_settings(key, step, parameters, lost), Field(description=_about(step)))
-        for key, step in declared.steps.items()
-    }
-    model = _PartialModel if _any_at(lost, "steps") else Model
-    base = _PartialSection if _any_at(lost, "parameters") else PipelineSettings
-    below = _model(f"{name}Steps", model, "Where each step runs.", steps)
-    fields = {
-        **{key: (annotation(parameter), _field(parameter)) for key, parameter in parameters.items()},
-        "steps": (below, Field(description="Where each step runs.")),
-    }
-    if declared.inputs or _any_at(lost, INPUTS):
-        fields[INPUTS] = inputs_field(f"{name}Inputs", declared.inputs, unsure=_any_at(lost, INPUTS))
-    if declared.services or _any_at(lost, SERVICES):
-        fields[SERVICES] = _services(name, declared, lost)
-    if declared.apps or _any_at(lost, APPS):
-        fields[APPS] = _apps(name, declared, lost)
-    return _model(name, base, declared.description, fields)
-
-
-def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
-    """The key ``services`` of the pipeline's section."""
-    unsure = _any_at(lost, SERVICES)
-    fields = {
-        key: (
-            _service_settings(key, service),
-            Field(description=service.description or f"Where `{key}` runs."),
-        )
-        for key, service in declared.services.items()
-    }
-    about = "Where each service runs."
-    model = _model(f"{name}Services", _PartialModel if unsure else Model, about, fields)
-    return (
-        (model, Field(default_factory=model, description=about)) if unsure else (model, Field(description=about))
-    )
-
-
-def _apps(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
-    """The key ``apps`` of the pipeline's section."""
-    fields = {
-        key: (
-            _app_settings(key, app) | None,
-            Field(
-                default=None, description=f"{app.description or f'Where `{key}` runs.'} Default: it does not run."
-            ),
-        )
-        for key, app in declared.apps.items()
-    }
-    about = "The apps that run, and where each does."
-    model = _model(f"{name}Apps", _PartialModel if _any_at(lost, APPS) else Model, about, fields)
-    return (model, Field(default_factory=model, description=about))
-
-
-def _app_settings(name: str, app: AppKind) -> type[AppSettings]:
-    base = app.settings_model()
-    return _model(name, base, base.__doc__, _fields(base, app.defaults()))
-
-
-def _service_settings(name: str, service: PipelineService) -> type[ServiceSettings]:
-    preset = valkey.RESOURCES if service.kind == valkey.KIND else {}
-    defaults = {**preset, **service.resources.model_dump(exclude_none=True), "storage": service.storage}
-    return _model(name, ServiceSettings, ServiceSettings.__doc__, _fields(ServiceSettings, defaults))
-
-
-def _fields(model: type[PodSettings], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of ``model`` that have one of ``defaults`` in place of the model's own."""
-    known = model.model_fields
-    return {
-        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
-        for key, default in defaults.items()
-        if default is not None
-    }
-
-
-def _any_at(lost: Collection[Path], *section: str) -> bool:
-    """Whether a part of ``section`` is lost as a whole."""
-    return any(place[: len(section)] == section[: len(place)] and len(place) <= len(section) + 1 for place in lost)
-
-
-def is_parameter(name: str) -> bool:
-    """Whether a key of a pipeline's section can have that name."""
-    return bool(KEY.fullmatch(name)) and name not in SECTION_KEYS and not name.startswith("model_")
-
-
-def is_field(name: str) -> bool:
-    """Whether a settings model can have a key of that name; pydantic has a meaning of its own for the others."""
-    return not name.startswith("_") and name != "model_config"
-
-
-def annotation(parameter: Parameter) -> Any:
-    """The type of a parameter's values, with its bounds and choices."""
-    kind: Any = KINDS.get(parameter.type, Any)
-    if parameter.choices is not None:
-        chosen: Any = Literal[tuple(parameter.choices)]
-        # Of the choices 0 and 1, a literal would take a truth value.
-        return chosen if parameter.type == "string" else Annotated[chosen, BeforeValidator(no_truth)]
-    if kind not in {Int, Float} or (parameter.minimum is None and parameter.maximum is None):
-        return kind
-    return Annotated[kind, Field(ge=parameter.minimum, le=parameter.maximum)]
-
-
-def axis(parameter: Parameter) -> Any:
-    """The type of a matrix's values of a parameter."""
-    return Axis[annotation(parameter)]
-
-
-def used_in(step: PipelineStep) -> dict[str, None]:
-    """What ``step`` refers to, each once: its command, environment and items, its mounts, and where it starts."""
-    words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
-    names = [name for word in words for name in pods.names(word)]
-    return dict.fromkeys([*names, *references(step.mounts, step.directory)])
-
-
-def _step_settings(
-    name: str, step: PipelineStep, parameters: Mapping[str, Parameter], lost: Collection[Path]
-) -> type[StepSettings]:
-    unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
-    base = MatrixNodesSettings if step.nodes or unsure else MatrixStepSettings
-    known = base.model_fields
-    defaults = {**step.resources.model_dump(), "time_limit": step.time_limit, "image": step.image}
-    if step.nodes:
-        defaults |= {NODES: step.nodes.count, "wait": step.nodes.wait}
-    fields = _fields(base, defaults)
-    axes: dict[str, Any] = {}
-    for key in dict.fromkeys([*step.matrix, *parameters]):
-        if key in used_in(step) and key in parameters and not (step.search and key in step.search.parameters):
-            about = f"Values of `{key}`, in place of those of the pipeline."
-            default = step.matrix.get(key)
-            axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
-    if axes or unsure:
-        matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
-        fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
-    if step.search or unsure or any(place[:3] == ("steps", name, SEARCH) for place in lost):
-        fields |= _of_search(step.search)
-    if step.items or unsure:
-        fields |= _of_items(step)
-    return _model(name, base, base.__doc__, fields)
-
-
-def _of_search(search: StepSearch | None) -> dict[str, Any]:
-    """The keys that a step with a search has beside those of any step; None: one that cannot be read."""
-    known = StepSearch.model_fields
-    defaults = {key: getattr(search, key) if search else known[key].default for key in IN_STACK}
-    if search:
-        defaults[TRIALS] = search.trials or search.combinations or None
-    return {
-        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
-        for key, default in defaults.items()
-    }
-
-
-def _of_items(step: PipelineStep) -> dict[str, Any]:
-    """The keys that a step with items has beside those of any step."""
-    mode = step.items.mode if step.items else "parallel"
-    queue = step.items and step.items.queue
-    workers = Annotated[Int, Field(ge=1, le=MOST_WORKERS)]
-    about = {
-        WORKERS: "Pods that work on its items at once.",
-        MODE: "Whether its items wait for one another.",
-        ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
-    }
-
-    def has_queue(value: str) -> str:
-        if value == QUEUE and step.items and not queue:
-            fix = f"write `{STATIC}`, or add `queue: <service>` to the `items` of the step in `pipeline.yaml`"
-            raise refuse("the pipeline names no service that hands out the items of this step", fix)
-        return value
-
-    assignment = Annotated[Literal["queue", "static"], AfterValidator(has_queue)]
-    return {
-        WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
-        MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),
-        ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=about[ASSIGNMENT])),
-    }
-
-
-def _annotation(field: FieldInfo) -> Any:
-    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-
-
-def _field(parameter: Parameter) -> Any:
-    if parameter.default is None:
-        return Field(description=parameter.description)
-    return Field(default=parameter.default, description=parameter.description)
-
-
-def _about(step: PipelineStep) -> str:
-    command = "Where its script" if is_script(step.run) else f"Where `{' '.join(step.run[:2])}`"
-    return step.description or f"{command} runs."
-
-
-def _model(name: str, base: type[Model], about: str | None, fields: Mapping[str, Any]) -> Any:
-    """A settings model with ``fields`` beside those of ``base``."""
-    with warnings.catch_warnings():
-        # A parameter may be called `copy`, like a method that pydantic's models have; it is read as a field alone.
-        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
-        return create_model(name, __base__=base, __doc__=about, **dict[str, Any](fields))
