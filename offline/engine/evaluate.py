@@ -26,9 +26,10 @@ from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
+from slipway.offline.engine.emulated_cloud import Cloud, NoStore
 from slipway.offline.engine.kubernetes_functions import KubernetesFunctions
 from slipway.offline.engine.leaving_unknown import leave_unknown
-from slipway.offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
+from slipway.offline.engine.monitor import Evaluation, EvaluationError, Hooks, Monitor, Observer
 from slipway.offline.engine.source_positions import stack_trace
 from slipway.offline.engine.stack_config import for_engine
 from slipway.offline.engine.unknown_results import stand_in_for_results

@@ -20,7 +20,8 @@ from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, listed
 from slipway.infra.schema.yaml_files import ConfigError
 from slipway.infra.settings.loading import lay_over, overlay_settings
 from slipway.offline.engine.evaluate import ORGANIZATION, SECTION, evaluate, load_with_placeholders
-from slipway.offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
+from slipway.offline.engine.monitor import Evaluation, EvaluationError, Observer
+from slipway.offline.engine.secret_outputs import secret_names
 from slipway.offline.engine.stack_config import load_stack, project_name, stack_names
 
 SHOWN = 3

@@ -31,3 +31,15 @@ def hide(known: struct_pb2.Struct, names: Collection[str]) -> None:
 def _as_secret(value: Any) -> Any:
     # Nothing of an unknown value can be shown; its name may be.
     return value if rpc.is_rpc_secret(value) or isinstance(value, Unknown) else rpc.wrap_rpc_secret(value)
+
+
+def secret_names(outputs: struct_pb2.Struct) -> list[str]:
+    """The names of the ``outputs`` of a stack in which there is a secret."""
+    return [name for name, value in outputs.items() if _has_secret(value)]
+
+
+def _has_secret(value: Any) -> bool:
+    """Whether a value of Pulumi's protocol has a secret in it."""
+    if isinstance(value, struct_pb2.Struct):
+        return rpc.is_rpc_secret(dict(value)) or any(map(_has_secret, value.values()))
+    return isinstance(value, struct_pb2.ListValue) and any(map(_has_secret, value))

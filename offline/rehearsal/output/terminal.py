@@ -21,7 +21,7 @@ from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.pipelines.results import PLATFORM, SHOW
 from slipway.infra.review.stack import Resource, mapping
 from slipway.infra.schema.problems import printable, printable_lines
-from slipway.offline.engine.monitor import StackOutput
+from slipway.offline.engine.requests import StackOutput
 from slipway.offline.rehearsal.output.charts import IdleGpus, UsedBy
 from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole
 from slipway.offline.rehearsal.output.results import CollectedResults, JobResults, ShownFile, ShownTable
