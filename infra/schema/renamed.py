@@ -1,7 +1,7 @@
 """Keys with a new name: the old one works for one minor version, and says so.
 
 A model names them in `Model.renamed`, whether it is a section of a stack file or of a ``pipeline.yaml``; reading
-a file moves the value to the new name (`slipway.infra.schema.validation.repair`). What reads plain values before
+a file moves the value to the new name (`slipway.infra.schema.repairs.repair`). What reads plain values before
 that has to know the old name itself.
 """
 

@@ -8,8 +8,9 @@ from slipway.infra.pipelines.contract import AnyPipeline, PipelineSettings
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.platform_output import Resolve
 from slipway.infra.schema import yaml_files
+from slipway.infra.schema.plain_values import order
 from slipway.infra.schema.problems import Finding, Problem, SettingsError, key_of
-from slipway.infra.schema.validation import as_written, order
+from slipway.infra.schema.repairs import as_written
 from slipway.infra.settings.checks import (
     apps,
     cluster_runs,

@@ -12,10 +12,9 @@ from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.platform_output import Resolve
 from slipway.infra.schema import validation
 from slipway.infra.schema.base import ClusterSettings, Model, Team
+from slipway.infra.schema.plain_values import plain_value_findings
 from slipway.infra.schema.problems import Finding, Path
-from slipway.infra.schema.request import Request
-from slipway.infra.schema.secret_values import SecretText
-from slipway.infra.schema.validation import (
+from slipway.infra.schema.repairs import (
     as_written,
     copied,
     leave_out,
@@ -24,6 +23,8 @@ from slipway.infra.schema.validation import (
     rests_on_readable,
     salvage,
 )
+from slipway.infra.schema.request import Request
+from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings import pipelines as references
 from slipway.infra.settings.budget import Budget
 from slipway.infra.settings.model import (
@@ -135,7 +136,7 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     Without ``resolve`` clusters of other stacks have no pools, and nothing is found wrong with them.
     """
     values = cast("dict[str, Any]", copied(raw))
-    findings = list(validation.plain_value_findings(values, OVERLAY))
+    findings = list(plain_value_findings(values, OVERLAY))
     lost = {leave_out(values, finding.path) for finding in findings}
     referred = references.resolve(values, resolve)
     findings += referred.findings

@@ -43,20 +43,20 @@ from slipway.infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, 
 from slipway.infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
 from slipway.infra.pipelines.results import Result, declare_columns, items_table
 from slipway.infra.pipelines.search import SEARCH, StepSearch
+from slipway.infra.schema.plain_values import order
+from slipway.infra.schema.plain_values import plain_value_findings as plain_findings
 from slipway.infra.schema.problems import Finding, Path, Problem, key_of
 from slipway.infra.schema.quantities import seconds
-from slipway.infra.schema.validation import (
+from slipway.infra.schema.repairs import (
     as_written,
     copied,
     leave_out,
     leave_out_wrong,
-    order,
     repair,
     rests_on_readable,
     salvage,
 )
 from slipway.infra.schema.validation import findings as shape_findings
-from slipway.infra.schema.validation import plain_value_findings as plain_findings
 from slipway.infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
 
 # The services of a ``pipeline.yaml``, and which of its steps connect to them, with the settings of a stack.
