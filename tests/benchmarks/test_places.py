@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.places_plans import best_plan
-from benchmarks.places_skypilot import SkyNomad, UniformProgress, follow
-from benchmarks.places_world import SURE, Job, Moved, Traces, World, read_traces, rules_for
+from benchmarks.places.plans import best_plan
+from benchmarks.places.skypilot import SkyNomad, UniformProgress, follow
+from benchmarks.places.world import SURE, Job, Moved, Traces, World, read_traces, rules_for
 from slipway.workloads.schedule.places.policy import Place
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.places_plans import best_plan
-from benchmarks.places_skypilot import SkyNomad, UniformProgress, follow
-from benchmarks.places_world import SURE, Job, Moved, Outcome, Traces, World, read_traces, rules_for
+from benchmarks.places.plans import best_plan
+from benchmarks.places.skypilot import SkyNomad, UniformProgress, follow
+from benchmarks.places.world import SURE, Job, Moved, Outcome, Traces, World, read_traces, rules_for
 from slipway.workloads.schedule.places.policy import Place
 
 HOUR = 3600.0

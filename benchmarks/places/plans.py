@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.places_world import Job, World
+from benchmarks.places.world import Job, World
 
 COARSE = 180.0
 """Seconds that a tick of the plan has at least."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.places_world import SURE, Job, Outcome, World, region_of
+from benchmarks.places.world import SURE, Job, Outcome, World, region_of
 
 PROBE_EVERY = 2 * 3600.0
 """Seconds between two probes of a zone by SkyNomad: the paper's default."""
