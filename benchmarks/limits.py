@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -229,12 +229,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         or not entry["goes_on"]
         or not set(entry["codes"]) <= {BUDGET_SPENT, *KILLED}
     ]
+    return report(trials, wrong, f"{sum(entry['killed'] for entry in trials)} were killed or told to end")
+
+
+def report(trials: Sequence[Mapping[str, Any]], wrong: Sequence[Mapping[str, Any]], ended: str) -> int:
+    """Print what trials came to, of whose pods `ended` says how many were killed; returns the exit code."""
     for entry in wrong:
         print(entry)
     worst = max(trials, key=lambda entry: entry["intervals"])
     print(
-        f"{len(trials)} runs, {sum(entry['pods'] for entry in trials)} pods, of which "
-        f"{sum(entry['killed'] for entry in trials)} were killed or told to end: overrun at most "
+        f"{len(trials)} runs, {sum(entry['pods'] for entry in trials)} pods, of which {ended}: overrun at most "
         f"{worst['intervals']:.2f} intervals ({100 * worst['share']:.1f} % of the limit); {len(wrong)} wrong"
     )
     return 1 if wrong else 0

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.limits import EVERY, SKEW, Node, Pod
+from benchmarks.limits import EVERY, SKEW, Node, Pod, report
 from benchmarks.queue_kill_run import PASSWORD, PROGRAM, ValkeyServer
 from benchmarks.stand_in_job import ROOT, StandInJob
 from slipway.workloads.runtime.exits import BUDGET_SPENT
@@ -233,15 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         or not entry["records"]
         or not entry["goes_on"]
     ]
-    for entry in wrong:
-        print(entry)
-    worst = max(trials, key=lambda entry: entry["intervals"])
-    print(
-        f"{options.form}: {len(trials)} runs, {sum(entry['pods'] for entry in trials)} pods, of which "
-        f"{sum(entry['lost'] for entry in trials)} were killed: overrun at most {worst['intervals']:.2f} "
-        f"intervals ({100 * worst['share']:.1f} % of the limit); {len(wrong)} wrong"
-    )
-    return 1 if wrong else 0
+    print(f"{options.form}: ", end="")
+    return report(trials, wrong, f"{sum(entry['lost'] for entry in trials)} were killed")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
 OLD_RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
 RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
-SUBNET = "aws:ec2/subnet:Subnet"
 LOAD_BALANCERS = (
     "aws:lb/loadBalancer:LoadBalancer",
     "aws:alb/loadBalancer:LoadBalancer",
