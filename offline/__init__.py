@@ -4,12 +4,10 @@ A command that is interrupted with Ctrl-C ends quietly, also while it still impo
 but small modules of the standard library: it is in place before a command's own imports begin.
 """
 
-import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
-from types import FrameType, TracebackType
+from types import TracebackType
 
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -33,22 +31,6 @@ def end_quietly() -> None:
             again.start()
 
     sys.excepthook, sys.unraisablehook = end, interrupt_again
-
-
-@contextlib.contextmanager
-def handling(
-    handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
-) -> Generator[None]:
-    """Installs ``handler`` for these signals in the main thread, the only one that may."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

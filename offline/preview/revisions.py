@@ -17,10 +17,10 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE, PROJECT, PROJECT_FILE, VARIABLE
-from slipway.offline import handling
 from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
+from slipway.offline.rehearsal.machine.processes import handling
 
 # Checks out a revision of the repository beside the user's checkout.
 

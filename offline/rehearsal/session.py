@@ -32,7 +32,7 @@ from slipway.infra.settings.loading import lay_over, overlay_settings, pipelines
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from slipway.infra.stack.configuration import pipelines_of, problems_beside
-from slipway.offline import files, handling
+from slipway.offline import files
 from slipway.offline.engine.any_program import missing_value
 from slipway.offline.engine.evaluate import evaluate, load_with_placeholders
 from slipway.offline.engine.monitor import EvaluationError
@@ -52,7 +52,7 @@ from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
 from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
-from slipway.offline.rehearsal.machine.processes import Reaper
+from slipway.offline.rehearsal.machine.processes import Reaper, handling
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare
