@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# A SavedModel runs without Keras. TensorFlow then looks for the package tf_keras, and goes on where there is none.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 
 def load(name: str) -> Any:

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
 from slipway.workloads.apps.notebook import serve
@@ -73,6 +71,10 @@ def executed(store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, **more: s
     for name, value in {**variables(store, "mnist", of_steps), "PYTHONPATH": str(ROOT), **more}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLIPWAY_NOTEBOOK_FOLDER", str(kept))
+    # Their imports take seconds, which each worker would wait for.
+    import nbformat
+    from nbclient import NotebookClient
+
     start = nbformat.reads(starting_notebook(), as_version=4)
     nbformat.validate(start)
     NotebookClient(
@@ -130,6 +132,9 @@ def test_the_model_reads_the_digits_that_it_is_shown(store: Path, server: Server
 def test_a_notebook_that_was_kept_from_before_imports_by_the_earlier_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
     (tmp_path / serve.STARTUP).write_text(serve.EARLIER, encoding="utf-8")
     for name in ("PYTHONPATH", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, serve.surroundings(tmp_path, tmp_path, tmp_path)[name])
@@ -163,6 +168,8 @@ def test_an_error_has_the_servers_own_words(server: Server) -> None:
 
 
 def test_a_file_in_cells_becomes_a_notebook() -> None:
+    import nbformat
+
     source = '"""Not part of it."""\n\n# %% [markdown]\n# # Title\n#\n# Text\n\n# %%\nx = 1\n\n\nprint(x)\n'
     cells = nbformat.reads(notebook(source), as_version=4)
     nbformat.validate(cells)

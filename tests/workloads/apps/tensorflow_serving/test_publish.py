@@ -16,7 +16,6 @@ import pytest
 from slipway.workloads.apps.tensorflow_serving import publish, versions
 from slipway.workloads.apps.tensorflow_serving.model_config import Served, decode
 from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
-from tests.workloads.apps.tensorflow_serving.models import Means, OfTheBatch, Unsigned, requests, save
 from tests.workloads.steps import only_error, start
 
 pytestmark = pytest.mark.slow
@@ -26,6 +25,9 @@ class Folder:
     """The folder of a model's versions, and what publishes into it."""
 
     def __init__(self, folder: Path) -> None:
+        # TensorFlow, which takes seconds to import.
+        from tests.workloads.apps.tensorflow_serving.models import requests
+
         self.folder = folder
         self.versions = folder / "versions"
         self.requests = requests(folder / "requests.npz")
@@ -67,6 +69,8 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Six trainings of the same model."""
+    from tests.workloads.apps.tensorflow_serving.models import save
+
     return [save(tmp_path_factory.mktemp("model") / "saved_model", factor) for factor in range(1, 7)]
 
 
@@ -231,6 +235,8 @@ def refused(folder: Folder, model: Path, *more: object, code: int = BAD_INPUT) -
 
 
 def test_refuses_models_that_nothing_can_be_asked_of(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    from tests.workloads.apps.tensorflow_serving.models import Unsigned, save
+
     folder.publish(models[0])
     assert "no signature serving_default" in refused(folder, save(tmp_path / "plain", module=Unsigned()))
     assert "serving_default" in refused(folder, models[1], "--signature", "scores")
@@ -251,6 +257,8 @@ def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], 
 
 @pytest.mark.slow
 def test_refuses_wrong_answers(folder: Folder, models: list[Path], tmp_path: Path) -> None:
+    from tests.workloads.apps.tensorflow_serving.models import Means, OfTheBatch, save
+
     folder.publish(models[0])
     for name, model, said in (
         ("worse", -1.0, "0.0000 of 6"),

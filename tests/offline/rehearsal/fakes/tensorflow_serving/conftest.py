@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
+from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folders of two models: one with versions 1 and 2, and one with version 123."""
-    # It takes seconds: it imports TensorFlow.
-    from tests.offline.rehearsal.fakes.tensorflow_serving.server import half_plus, sensors
+    from tests.offline.rehearsal.fakes.tensorflow_serving.models import half_plus, sensors
 
     folder = tmp_path_factory.mktemp("models")
     half_plus(folder / "half_plus_three" / "123", 3)
@@ -27,8 +24,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def server(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with both."""
-    from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration
-
     folder = tmp_path_factory.mktemp("server")
     (folder / "models.config").write_text(configuration(models), encoding="utf-8")
     (folder / "monitoring.config").write_text("prometheus_config { enable: true }", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The fake as a process, and models as TensorFlow Serving's documentation has them."""
+"""The fake as a process, and what it is configured by."""
 
 from __future__ import annotations
 
@@ -13,63 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from slipway.offline.rehearsal.machine.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[5]
 MODULE = "slipway.offline.rehearsal.fakes.tensorflow_serving"
 PATIENCE = 300.0
 """Seconds: TensorFlow takes its time on a machine that has other work."""
-
-
-class HalfPlus(tf.Module):
-    """`saved_model_half_plus_three` of TensorFlow Serving's test data: x / 2 + ``added``."""
-
-    def __init__(self, added: float) -> None:
-        super().__init__()
-        self.added = tf.Variable(float(added))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
-    def predict(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / 2 + self.added}
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="name")])
-    def greet(self, name: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"greeting": tf.strings.join(["hello ", name])}
-
-
-class Sensors(tf.Module):
-    """Three named inputs as in the documentation's request, and several outputs of several types."""
-
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, name="tag"),
-            tf.TensorSpec([None, 5], tf.int32, name="signal"),
-            tf.TensorSpec([None, 2, 2], tf.float32, name="sensor"),
-        ]
-    )
-    def predict(self, tag: tf.Tensor, signal: tf.Tensor, sensor: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {
-            "tag": tag,
-            "raw_bytes": tag,
-            "sum": tf.reduce_sum(signal, axis=1),
-            "scaled": sensor * 0.1,
-            "odd": signal % 2 == 1,
-        }
-
-
-def half_plus(folder: Path, added: float) -> Path:
-    module = HalfPlus(added)
-    signatures = {"serving_default": module.predict, "greet": module.greet}
-    tf.saved_model.save(module, str(folder), signatures=signatures)
-    return folder
-
-
-def sensors(folder: Path) -> Path:
-    module = Sensors()
-    tf.saved_model.save(module, str(folder), signatures=module.predict)
-    return folder
 
 
 def configuration(models: Mapping[str, Path], versions: str = "", labels: Mapping[str, int] | None = None) -> str:

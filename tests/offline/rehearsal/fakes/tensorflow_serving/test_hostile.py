@@ -6,14 +6,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from slipway.offline.rehearsal.fakes.tensorflow_serving import rest
-
-if TYPE_CHECKING:
-    from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
+from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +20,9 @@ PREDICT = "POST /v1/models/half:predict HTTP/1.1\r\nHost: localhost\r\n"
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """A server without a model, which waits for half a second only."""
+    # TensorFlow, which takes seconds to import.
+    from slipway.offline.rehearsal.fakes.tensorflow_serving import rest
+
     monkeypatch.setattr(rest, "BODY_SECONDS", 0.5)
     server = rest.serve(rest.Service(cast("Any", None), rest.Metrics()), ("127.0.0.1", 0))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -18,7 +18,6 @@ import pytest
 from slipway.workloads.apps.tensorflow_serving import publish
 from slipway.workloads.apps.tensorflow_serving.model_config import Served, decode
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
-from tests.workloads.apps.tensorflow_serving.models import requests, save
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +33,9 @@ class Folder:
     """What is published, and by whom it is read."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # TensorFlow, which takes seconds to import.
+        from tests.workloads.apps.tensorflow_serving.models import requests, save
+
         self.folder = folder
         self.versions = folder / "versions"
         self.file = self.versions / "models.config"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from slipway.workloads.runtime.store import write_atomically
-from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration, half_plus
+from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server, configuration
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +51,8 @@ def _specific(versions: tuple[int, ...]) -> str:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.offline.rehearsal.fakes.tensorflow_serving.models import half_plus
+
     folder = tmp_path_factory.mktemp("half")
     for number in (1, 2, 3):
         half_plus(folder / str(number), number)
