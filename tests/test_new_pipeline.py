@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from slipway.infra.exits import Exit
+from slipway.infra.review.contract import Severity
+from slipway.offline.evaluated.model import Preview
+from slipway.offline.preview.build import exit_code
 from slipway.tools.reference import shipped
+from slipway.tools.verbs.preview import Format
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
+from tests.support.clone_previews import preview_clone, said
 from tests.support.clones import git, python
 from tests.support.rehearsing import stack_file
 from tests.support.tree import write_tree
@@ -215,20 +221,19 @@ def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_
 
 @pytest.mark.slow
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
-    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
-    added = python(root, *preview)
+    added = said(preview_clone(root, "local", base="HEAD"))
     assert "+ again-count  Job, lines-count  Job  runs  on pool cpu: it is new" in added
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "added")
     write_stack(root, {**SECTIONS, "again": {**SECTIONS["again"], "file": "uploads/words.txt"}})
-    changed = python(root, *preview)
+    changed = said(preview_clone(root, "local", base="HEAD"))
     assert "again-count  Job  runs" in changed
     assert "lines-count" not in changed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "told"),
     [
         ("PIPELINE = (", "Python cannot read workloads/broken/pipeline.py:1"),
         ("import nowhere", "it cannot be imported in line 1: ModuleNotFoundError"),
@@ -236,13 +241,13 @@ def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_aga
         ("PIPELINE = 1", "`PIPELINE` is a int"),
     ],
 )
-def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, content: str, said: str) -> None:
+def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, content: str, told: str) -> None:
     file = root / "workloads" / "broken" / "pipeline.py"
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"{content}\n", encoding="utf-8")
     texts = problems(root, {"broken": {"x": 1}})
     assert list(texts) == ["workloads/broken/pipeline.py"]
-    assert said in texts["workloads/broken/pipeline.py"]
+    assert told in texts["workloads/broken/pipeline.py"]
     assert problems(root, SECTIONS) == {}, "a stack that does not run it is not kept from anything"
     file.unlink()
 
@@ -268,25 +273,26 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     write_stack(words, sections)
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "words")
-    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
-    assert "Job  runs" not in python(words, *preview)
+    assert "Job  runs" not in said(preview_clone(words, "local", base="HEAD"))
     for folder in (words / "workloads" / "words", words.parent / "elsewhere"):
         (folder / "show.py").write_text("import os\n", encoding="utf-8")
-    changed = python(words, *preview)
+    preview = preview_clone(words, "local", base="HEAD")
+    changed = said(preview)
     assert "words-show  Job  runs" in changed
     assert "count" not in changed
     assert "more-show  Job" not in changed
     assert "not-comparable" in changed, "of a folder outside of the repository there is one revision"
-    (stack,) = json.loads(python(words, *preview, "--format", "json"))["stacks"]
-    assert stack["changes"]["unknown"] == ["more"]
-    unknown = [finding for finding in stack["findings"] if finding["policy"] == "not-comparable"]
-    assert [(finding["name"], finding["severity"], finding["harm"]) for finding in unknown] == [
-        ("slipway:pipelines.more", "warning", False)
+    (stack,) = preview.stacks
+    assert stack.changes is not None
+    assert stack.changes.unknown == ["more"]
+    unknown = [finding for finding in stack.findings if finding.policy == "not-comparable"]
+    assert [(finding.name, finding.severity, finding.harm) for finding in unknown] == [
+        ("slipway:pipelines.more", Severity.WARNING, False)
     ]
-    python(words, *preview, "--fail-on", "warning", code=1)
+    assert exit_code(preview, Severity.WARNING) == Exit.FAILED
     count = {"pool": "cpu", "matrix": {"shortest": [1, 3, 5]}}
     write_stack(words, {**sections, "more": {**sections["more"], "steps": {**PLACED, "count": count}}})
-    added = python(words, *preview)
+    added = said(preview_clone(words, "local", base="HEAD"))
     assert "+ more-count-5  Job  runs" in added
     assert "more-show  Job  runs" in added
     assert "more-count-1" not in added
@@ -300,12 +306,14 @@ def test_a_stack_is_not_the_same_where_files_outside_of_the_repository_may_have_
     write_stack(words, {"more": {**section, "uses": "../elsewhere"}, "linked": section})
     git(words, "add", ".")
     git(words, "commit", "-q", "-m", "outside")
-    preview = ("-m", "slipway", "preview", "--stack", "local", "--base", "HEAD")
     (words.parent / "elsewhere" / "show.py").write_text("import sys\n", encoding="utf-8")
-    text = python(words, *preview)
+    # A process of its own: which files are outside is judged by the folder of the project that runs.
+    file = words.parent / "preview.json"
+    text = python(words, "-m", "slipway", "preview", "-s", "local", "--base", "HEAD", "--json", str(file))
     assert "No changes in" not in text
     assert "unknown of linked, more" in " ".join(text.split())
-    assert "not-comparable" in python(words, *preview, "--format", "markdown")
+    preview = Preview.model_validate_json(file.read_text(encoding="utf-8"))
+    assert "not-comparable" in said(preview, Format.MARKDOWN)
     linked.unlink()
 
 

@@ -3,17 +3,14 @@
 Their evaluation takes most of the time, so all that needs every stack is in this module.
 """
 
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from rich.console import Console
 
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
@@ -24,24 +21,21 @@ from slipway.infra.review.contract import Severity
 from slipway.infra.review.effects import Replacing
 from slipway.infra.review.stack import JOB, Stack
 from slipway.offline.engine.stack_config import load_stack
-from slipway.offline.evaluated.model import Preview, document
 from slipway.offline.evaluated.places import is_held
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
-from slipway.offline.preview.cli import WIDTH, draw, read_export
-from slipway.offline.preview.markdown import comment
+from slipway.offline.preview.cli import draw, read_export
 from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees, stacks_of
-from slipway.offline.preview.terminal import show
 from slipway.tools.verbs.previews import Format
 from tests.support.checkout import ROOT
+from tests.support.clone_previews import TODAY, build_preview, said
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs
 from tests.support.svg import parse
 
 pytestmark = pytest.mark.slow
 
-TODAY = date(2026, 11, 18)
 TOKEN = "github_pat_" + 20 * "a1B2"
 SUPPRESSED = {
     "gpu-pool-always-on",
@@ -92,20 +86,6 @@ def replaced(evaluations: Evaluations, by: Evaluations, name: str) -> Evaluation
         {**evaluations.head, name: by.head[name]},
         {**evaluations.base, name: by.base[name]},
     )
-
-
-def previewed(evaluations: Evaluations, clone: Path) -> Preview:
-    return build(evaluations, Options(TODAY, lambda name: load_stack(name, clone).values, "main (0123456789)"))
-
-
-def said(preview: Preview, format: Format) -> str:
-    """What a preview prints where its output is no terminal."""
-    if format is Format.TEXT:
-        console = Console(file=io.StringIO(), highlight=False, width=WIDTH)
-        show(preview, console)
-        assert isinstance(console.file, io.StringIO)
-        return console.file.getvalue()
-    return comment(preview) if format is Format.MARKDOWN else document(preview)
 
 
 def stack_of(each: EvaluatedStack) -> Stack:
@@ -218,7 +198,7 @@ def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(
     # MLflow learns the commits of the new runs from a ConfigMap, and its pod stays.
     recorded = {*served, "mnist-mlflow-runs"}
     others = {"aws-batch", "gcp-batch", "gcp-platform", "onprem-batch"}
-    preview = previewed(commented, clone)
+    preview = build_preview(commented, clone)
     assert {stack.stack for stack in preview.stacks} == set(stacks_of(ROOT))
     for stack in preview.stacks:
         serving = stack.stack in {"aws-serving", "gcp-serving"}
@@ -245,7 +225,7 @@ def before_first_fold(markdown: str) -> list[str]:
 
 
 def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evaluations, clone: Path) -> None:
-    preview = previewed(commented, clone)
+    preview = build_preview(commented, clone)
     assert exit_code(preview, Severity.ERROR) == Exit.DONE
     for format in (Format.TEXT, Format.MARKDOWN):
         text = said(preview, format)
@@ -270,7 +250,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(
     commented: Evaluations, configured: Evaluations, clone: Path
 ) -> None:
     """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
-    preview = previewed(replaced(commented, configured, "gcp-dev"), clone)
+    preview = build_preview(replaced(commented, configured, "gcp-dev"), clone)
     assert exit_code(preview, Severity.ERROR) == Exit.FAILED
     (moved,) = (stack for stack in preview.stacks if stack.stack == "gcp-dev")
     (lost,) = (finding for finding in moved.findings if finding.policy == "deletes-data")
@@ -297,7 +277,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(
 def test_an_invalid_stack_file_is_reported_first_without_secrets(
     commented: Evaluations, configured: Evaluations, clone: Path
 ) -> None:
-    preview = previewed(replaced(commented, configured, "local"), clone)
+    preview = build_preview(replaced(commented, configured, "local"), clone)
     assert exit_code(preview, Severity.ERROR) == Exit.REFUSED
     for format in Format:
         text = said(preview, format)
