@@ -17,12 +17,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from slipway.infra.exits import Exit
+from slipway.infra.review.contract import Severity
 from slipway.offline.evaluated.model import Preview
+from slipway.offline.preview.build import exit_code
 from slipway.offline.preview.cli import WIDTH
 from slipway.offline.preview.markdown import comment
 from slipway.offline.preview.terminal import show
 from tests.support.clones import LOCAL, committed, configure, edit, git
 from tests.support.exports import last_runs
+from tests.support.tree import write_tree
+
+DEMO = "stacks/Pulumi.demo.yaml"
+ONPREM = "stacks/Pulumi.onprem.yaml"
 
 
 def slipway(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -188,18 +195,6 @@ def test_a_change_that_repairs_a_broken_base_is_accepted(clone: Path) -> None:
     assert stack["cost"] is not None
 
 
-@pytest.mark.slow
-def test_new_and_removed_stacks_are_marked(clone: Path) -> None:
-    (clone / LOCAL).rename(clone / "stacks/Pulumi.laptop.yaml")
-    stacks = document(clone, "-s", "local", "-s", "laptop", "--base", "main")
-    assert stacks["laptop"]["new_stack"]
-    assert not stacks["laptop"]["removed"]
-    assert stacks["local"]["removed"]
-    (removed,) = stacks["local"]["findings"]
-    assert (removed["policy"], removed["severity"], removed["harm"]) == ("removed-stack", "warning", True)
-    assert "pulumi destroy -s local" in removed["fix"]
-
-
 @dataclass(frozen=True)
 class Elsewhere:
     """One change, previewed twice by processes of their own.
@@ -249,18 +244,12 @@ def test_the_same_change_gives_the_same_bytes(elsewhere: Elsewhere) -> None:
 
 
 @pytest.mark.slow
-def test_a_change_that_deletes_data_fails_until_its_stack_file_says_why(elsewhere: Elsewhere, clone: Path) -> None:
+def test_a_change_that_deletes_data_fails(elsewhere: Elsewhere) -> None:
     (stack,) = json.loads(elsewhere.documents[0])["stacks"]
     (lost,) = (finding for finding in stack["findings"] if finding["harm"])
     assert (lost["policy"], lost["severity"]) == ("deletes-data", "error")
     assert lost["name"] == "local-store (PersistentVolumeClaim)"
     assert "deletes the claim and everything in it" in lost["reason"]
-
-    suppress = {"slipway:policies": {"suppress": {"deletes-data": {"reason": "Copied by hand."}}}}
-    configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere", **suppress}), LOCAL)
-    suppressed = document(clone, "-s", "local", "--base", "main")["local"]
-    assert not [finding for finding in suppressed["findings"] if finding["harm"]]
-    assert [each["why"] for each in suppressed["suppressed"]] == ["Copied by hand."]
 
 
 @pytest.mark.slow
@@ -336,53 +325,107 @@ def test_a_change_that_breaks_the_preview_itself_is_one_clear_error(
     assert said in done.stderr
 
 
-@pytest.mark.slow
-def test_a_platform_that_gives_a_pool_up_is_previewed_with_the_team_that_runs_there(
-    clone: Path, tmp_path: Path
-) -> None:
-    def change(config: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class Several:
+    """Several changes, each of other stacks, in one preview.
+
+    ``code`` and ``text`` are the command's, and ``checked`` is the code of a check of the stack with the pipeline.
+    """
+
+    preview: Preview
+    text: str
+    code: int
+    checked: int
+
+    def only(self, *names: str) -> Preview:
+        """The preview of these stacks."""
+        stacks = [stack for stack in self.preview.stacks if stack.stack in names]
+        assert len(stacks) == len(names)
+        return self.preview.model_copy(update={"stacks": stacks})
+
+
+@pytest.fixture(scope="module")
+def several(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> Several:
+    restored(clean)
+    (clean / LOCAL).rename(clean / "stacks/Pulumi.laptop.yaml")
+
+    suppress = {"slipway:policies": {"suppress": {"deletes-data": {"reason": "Copied by hand."}}}}
+    configure(clean, lambda config: config.update({"slipway:namespace": "elsewhere", **suppress}), DEMO)
+
+    def give_up(config: dict[str, Any]) -> None:
         del config["slipway:clusters"]["dev"]["pools"]["t4"]
 
-    configure(clone, change, "stacks/Pulumi.gcp-platform.yaml")
-    file = tmp_path / "preview.json"
-    done = preview(clone, "-s", "gcp-platform", "--base", "main", "--json", str(file))
-    assert done.returncode == 2, done.stderr
-    found = {each["stack"]: each for each in json.loads(file.read_text(encoding="utf-8"))["stacks"]}
-    assert set(found) == {"gcp-platform", "gcp-team"}
-    for stack in found.values():
-        (finding,) = (each for each in stack["findings"] if each["policy"] == "lost-pool")
-        assert finding["harm"]
-        assert "mnist-train" in finding["reason"]
-        assert "`gcp-platform` no longer has the pool `t4`" in finding["reason"]
-    (failure,) = found["gcp-team"]["failures"]
-    assert failure["message"].endswith("which the change of gcp-platform causes")
-    assert done.stdout.index("lost-pool") < done.stdout.index("cannot be evaluated"), "harm first"
+    configure(clean, give_up, "stacks/Pulumi.gcp-platform.yaml")
+
+    declared = (
+        "description: Reads a feed.\nsteps:\n  read:\n    run: [python, read.py, '{output}']\n"
+        "    secrets: {FEED_TOKEN: feed-token}\n"
+    )
+    write_tree(clean / "workloads" / "feed", {"pipeline.yaml": declared, "read.py": "import os\n"})
+    feed = {"feed": {"steps": {"read": {"pool": "cpu"}}}}
+    configure(clean, lambda config: config["slipway:pipelines"].update(feed), ONPREM)
+
+    file = tmp_path_factory.mktemp("several") / "preview.json"
+    names = ("local", "laptop", "demo", "gcp-platform", "onprem")
+    stacks = [word for name in names for word in ("-s", name)]
+    done = preview(clean, *stacks, "--base", "main", "--json", str(file))
+    assert file.exists(), done.stderr
+    checked = slipway(clean, "check", "-s", "onprem", "--fail-on", "warning")
+    found = Preview.model_validate_json(file.read_text(encoding="utf-8"))
+    return Several(found, done.stdout, done.returncode, checked.returncode)
 
 
 @pytest.mark.slow
-def test_a_secret_that_nobody_has_set_gives_a_warning_and_a_placeholder(clone: Path) -> None:
-    folder = clone / "workloads" / "feed"
-    folder.mkdir()
-    (folder / "pipeline.yaml").write_text(
-        "description: Reads a feed.\nsteps:\n  read:\n    run: [python, read.py, '{output}']\n"
-        "    secrets: {FEED_TOKEN: feed-token}\n",
-        encoding="utf-8",
-    )
-    (folder / "read.py").write_text("import os\n", encoding="utf-8")
-    configure(
-        clone,
-        lambda config: config["slipway:pipelines"].update({"feed": {"steps": {"read": {"pool": "cpu"}}}}),
-        LOCAL,
-    )
-    stack = document(clone, "-s", "local", "--base", "main")["local"]
-    assert not stack["failures"]
-    (found,) = (finding for finding in stack["findings"] if finding["policy"] == "unset-secret")
-    assert (found["name"], found["severity"], found["harm_kind"], found["new"]) == (
-        *("slipway:secrets.feed-token", "warning", "refusal"),
+def test_new_and_removed_stacks_are_marked(several: Several) -> None:
+    found = several.only("local", "laptop")
+    assert exit_code(found, Severity.ERROR) == Exit.DONE
+    stacks = {stack.stack: stack for stack in found.stacks}
+    assert stacks["laptop"].new_stack
+    assert not stacks["laptop"].removed
+    assert stacks["local"].removed
+    (removed,) = stacks["local"].findings
+    assert (removed.policy, removed.severity, removed.harm) == ("removed-stack", Severity.WARNING, True)
+    assert "pulumi destroy -s local" in removed.fix
+
+
+@pytest.mark.slow
+def test_a_change_that_deletes_data_passes_once_its_stack_file_says_why(several: Several) -> None:
+    found = several.only("demo")
+    (stack,) = found.stacks
+    assert exit_code(found, Severity.ERROR) == Exit.DONE
+    assert not [finding for finding in stack.findings if finding.harm]
+    assert {suppressed.why for suppressed in stack.suppressed} == {"Copied by hand."}
+
+
+@pytest.mark.slow
+def test_a_platform_that_gives_a_pool_up_is_previewed_with_the_team_that_runs_there(several: Several) -> None:
+    assert several.code == Exit.REFUSED
+    found = several.only("gcp-platform", "gcp-team")
+    for stack in found.stacks:
+        (finding,) = (finding for finding in stack.findings if finding.policy == "lost-pool")
+        assert finding.harm
+        assert "mnist-train" in finding.reason
+        assert "`gcp-platform` no longer has the pool `t4`" in finding.reason
+    (team,) = several.only("gcp-team").stacks
+    (failure,) = team.failures
+    assert failure.message.endswith("which the change of gcp-platform causes")
+    assert several.text.index("lost-pool") < several.text.index("cannot be evaluated"), "harm first"
+
+
+@pytest.mark.slow
+def test_a_secret_that_nobody_has_set_gives_a_warning_and_a_placeholder(several: Several) -> None:
+    found = several.only("onprem")
+    (stack,) = found.stacks
+    assert exit_code(found, Severity.ERROR) == Exit.DONE
+    assert not stack.failures
+    (unset,) = (finding for finding in stack.findings if finding.policy == "unset-secret")
+    assert (unset.name, unset.severity, unset.harm_kind, unset.new) == (
+        *("slipway:secrets.feed-token", Severity.WARNING, "refusal"),
         True,
     )
-    assert "pulumi config set --secret" in found["fix"]
-    created = {resource["name"] for resource in stack["changes"]["resources"] if resource["operation"] == "create"}
+    assert "pulumi config set --secret" in unset.fix
+    assert stack.changes is not None
+    created = {resource.name for resource in stack.changes.resources if resource.operation == "create"}
     assert "feed-read" in created
     assert any(name.endswith("feed-secrets") for name in created)
-    assert slipway(clone, "check", "-s", "local", "--fail-on", "warning").returncode == 1
+    assert several.checked == Exit.FAILED
