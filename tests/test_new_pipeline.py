@@ -11,7 +11,7 @@ from slipway.infra.review.contract import Severity
 from slipway.offline.evaluated.model import Preview
 from slipway.offline.preview.build import exit_code
 from slipway.tools.reference import shipped
-from slipway.tools.verbs.preview import Format
+from slipway.tools.verbs.previews import Format
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clone_previews import preview_clone, said
