@@ -20,9 +20,8 @@ from slipway.infra.pipelines.contract import (
 )
 from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.pods import ProgramMount
-from slipway.infra.pipelines.residents import total
 from slipway.infra.pipelines.results import Result
-from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store
+from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store, add
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 # A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
@@ -337,7 +336,7 @@ class Step:
     def rate(self) -> Rate | None:
         """What an hour of one of its pods costs: of its node or, where pods are billed, of the pod."""
         sidecar = self.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
-        return self.pool.rate(total([self.requests, sidecar]))
+        return self.pool.rate(add(self.requests, sidecar))
 
     @property
     def job(self) -> str:
@@ -417,7 +416,7 @@ class App:
     def rate(self) -> Rate | None:
         """What an hour of one of its pods costs: of its node or, where pods are billed, of the pod."""
         sidecar = self.platform.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
-        return self.pool.rate(total([self.requests, sidecar]))
+        return self.pool.rate(add(self.requests, sidecar))
 
     @property
     def controller(self) -> str:

@@ -6,7 +6,7 @@ Nothing that only one cloud has crosses it, so a pipeline never asks where it ru
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ class Resources:
     gpus: int = 0
 
 
+AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
+"""The fields of `Resources`."""
+
+
 def add(*amounts: Resources) -> Resources:
     """Their sum."""
     return _combine(sum, amounts)
@@ -80,9 +84,7 @@ def largest(*amounts: Resources) -> Resources:
 
 
 def _combine(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(
-        **{field.name: combine([getattr(one, field.name) for one in amounts]) for field in fields(Resources)}
-    )
+    return Resources(**{name: combine([getattr(one, name) for one in amounts]) for name in AMOUNTS})
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,9 @@ from typing import Literal
 
 from slipway.infra.pipelines.apps import AppDeclaration, object_name
 from slipway.infra.pipelines.contract import ServiceDeclaration
-from slipway.infra.platform import Pool, Resources
-
-AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
-"""The fields of `Resources`."""
+from slipway.infra.platform import AMOUNTS, Pool, Resources, add, subtract
 
 Kind = Literal["service", "exporter", "app", "proxy", "runner", "kueue", "prometheus"]
-
-
-def total(pods: Iterable[Resources]) -> Resources:
-    """What ``pods`` ask for together."""
-    counted = list(pods)
-    return Resources(
-        cpu=sum(pod.cpu for pod in counted),
-        memory=sum(pod.memory for pod in counted),
-        ephemeral_storage=sum(pod.ephemeral_storage for pod in counted),
-        gpus=sum(pod.gpus for pod in counted),
-    )
 
 
 @dataclass(frozen=True)
@@ -48,12 +34,12 @@ class Resident:
     @property
     def least(self) -> Resources:
         """What it takes at all times."""
-        return total(self.pods)
+        return add(*self.pods)
 
     @property
     def most(self) -> Resources:
         """What it takes with all pods that an autoscaler may add."""
-        return total(self.all_pods)
+        return add(*self.all_pods)
 
     @property
     def object_name(self) -> str:
@@ -106,6 +92,14 @@ def take(nodes: list[Resources], wanted: Resources) -> bool:
     """Takes ``wanted`` from the first of ``nodes`` that has room for it; False where none has."""
     for index, free in enumerate(nodes):
         if room_for(free, wanted):
-            nodes[index] = Resources(**{name: getattr(free, name) - getattr(wanted, name) for name in AMOUNTS})
+            nodes[index] = subtract(free, wanted)
             return True
     return False
+
+
+def left_by(pods: Iterable[Resources], nodes: Sequence[Resources]) -> list[Resources]:
+    """What ``pods``, the largest first, leave of each of ``nodes``."""
+    left = [*nodes]
+    for pod in sorted(pods, key=lambda pod: [getattr(pod, name) for name in AMOUNTS], reverse=True):
+        take(left, pod)
+    return left

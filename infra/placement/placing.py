@@ -19,7 +19,7 @@ from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
 from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
 from slipway.infra.pipelines.inputs import INPUTS, data_of
-from slipway.infra.pipelines.residents import AMOUNTS, Resident, residents, residents_on, room_for, take, total
+from slipway.infra.pipelines.residents import Resident, left_by, residents, residents_on, room_for
 from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Places, Service, Step
 from slipway.infra.placement.shipping import (
@@ -33,7 +33,7 @@ from slipway.infra.placement.shipping import (
 )
 from slipway.infra.placement.unshipped import remark, unshipped
 from slipway.infra.places import located
-from slipway.infra.platform import Platform, Pool, Resources
+from slipway.infra.platform import Platform, Pool, Resources, add
 from slipway.infra.schema.problems import printable
 from slipway.infra.schema.quantities import mebibytes, seconds
 
@@ -397,7 +397,7 @@ def room(step: Step, staying: Iterable[Resident] = ()) -> int:
     """
     sidecar = step.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
     beside = [resident for resident in staying if resident.pool == step.pool.name]
-    wanted = total([step.resources, sidecar])
+    wanted = add(step.resources, sidecar)
     most = 1 if step.nodes else sys.maxsize
     pods = sum(min(room_for(free, wanted), most) for free in _free(step.pool, beside))
     return pods if beside else max(1, pods)
@@ -411,11 +411,8 @@ def has_spare(pool: Pool, wanted: Resources, staying: Iterable[Resident]) -> boo
 
 def _free(pool: Pool, residents: Sequence[Resident]) -> list[Resources]:
     """What ``residents`` leave of each node that ``pool`` may have."""
-    nodes = [pool.allocatable] * max(1, pool.max_nodes)
     pods = [pod for resident in residents for pod in resident.all_pods]
-    for pod in sorted(pods, key=lambda pod: [getattr(pod, name) for name in AMOUNTS], reverse=True):
-        take(nodes, pod)
-    return nodes
+    return left_by(pods, [pool.allocatable] * max(1, pool.max_nodes))
 
 
 # Apps, each with those that it asks.

@@ -20,10 +20,9 @@ from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock
 from slipway.infra.pipelines.notebook_step import notebook_problem
 from slipway.infra.pipelines.pods import SUBSTITUTE, Substitute
 from slipway.infra.pipelines.pods import Command as DeclaredCommand
-from slipway.infra.pipelines.residents import total
 from slipway.infra.placed import CODE, PACKAGES, Command, Requirements, Step
 from slipway.infra.places import located
-from slipway.infra.platform import Platform, Pool, Resources
+from slipway.infra.platform import Platform, Pool, Resources, add
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from slipway.infra.schema.problems import Problem, SettingsError
 
@@ -282,7 +281,7 @@ def left(platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Resources:
     Of a pool with a single node, what is ``kept`` on it is subtracted.
     """
     pods = kept.get(pool.name, ()) if pool.max_nodes == 1 else ()
-    taken, node = total([platform.store.sidecar, *pods]), pool.allocatable
+    taken, node = add(platform.store.sidecar, *pods), pool.allocatable
     return Resources(
         cpu=max(0, node.cpu - taken.cpu),
         memory=max(0, node.memory - taken.memory),

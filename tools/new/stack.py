@@ -29,10 +29,9 @@ from slipway.infra.pipelines.discovery import (
     pipeline,
     pipeline_names,
 )
-from slipway.infra.pipelines.residents import total
 from slipway.infra.placement import shipping
 from slipway.infra.places import PROJECT
-from slipway.infra.platform import Resources
+from slipway.infra.platform import Resources, add, largest
 from slipway.infra.review.stack import is_for_production, mapping
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from slipway.infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
@@ -137,24 +136,18 @@ def most_needed(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
     def both(amount: Callable[[Resources], int]) -> int:
         return max(map(amount, passing), default=0) + sum(map(amount, staying))
 
-    return replace(_combine(both), gpus=max(pod.asked_gpus for pod in placed))
-
-
-def largest(requests: Sequence[Resources]) -> Resources:
-    """The most of each resource, GPUs aside."""
-    return _combine(lambda amount: max(map(amount, requests)))
+    return Resources(
+        both(lambda pod: pod.cpu),
+        both(lambda pod: pod.memory),
+        both(lambda pod: pod.ephemeral_storage),
+        gpus=max(pod.asked_gpus for pod in placed),
+    )
 
 
 def apps_together(settings: PipelineSettings) -> Resources:
     """What all apps without GPUs ask for together."""
-    return total(
-        app.asked for _, app in placements(settings) if isinstance(app, AppSettings) and not app.asked_gpus
-    )
-
-
-def _combine(of: Callable[[Callable[[Resources], int]], int]) -> Resources:
-    """What ``of`` makes of each resource, GPUs aside."""
-    return Resources(of(lambda pod: pod.cpu), of(lambda pod: pod.memory), of(lambda pod: pod.ephemeral_storage))
+    pods = (app.asked for _, app in placements(settings) if isinstance(app, AppSettings) and not app.asked_gpus)
+    return add(*pods)
 
 
 def most_nodes(settings: PipelineSettings, *, gpus: bool) -> int:
@@ -409,7 +402,7 @@ def _wish(section: Section | None, region: str | None, gpu: str | None) -> Wish:
     settings = section.with_apps
     cpu, gpus = most_needed(settings, gpus=False) or ORDINARY, most_needed(settings, gpus=True)
     if _builds_anything(section):
-        cpu = largest((cpu, RegistrySettings(pool=CPU_POOL).asked))
+        cpu = largest(cpu, RegistrySettings(pool=CPU_POOL).asked)
     return Wish(region, gpu, cpu, gpus, apps_together(settings))
 
 

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, object_name
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
-from slipway.infra.pipelines.residents import AMOUNTS, room_for, take
-from slipway.infra.platform import Resources
+from slipway.infra.pipelines.residents import room_for, take
+from slipway.infra.platform import AMOUNTS, Resources
 from slipway.infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.request import Exposed

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.contract import PipelineSettings, StepDeclaration
-from slipway.infra.pipelines.residents import AMOUNTS, room_for, take
+from slipway.infra.pipelines.residents import left_by, room_for
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.settings.checks.pipelines import pools_of
 from slipway.infra.settings.checks.steps import staying, targets
@@ -103,10 +103,8 @@ def _pause(at: Path, app: AppDeclaration, draft: Draft, read: tuple[Path, ...]) 
     target = targets(draft).get(app.placed_by.pool)
     if target is None or target.node is None or target.most_nodes is None:
         return
-    nodes = [target.node] * max(1, target.most_nodes)
     pods = [pod for resident in staying(draft) if resident.pool == target.name for pod in resident.all_pods]
-    for pod in sorted(pods, key=lambda pod: [getattr(pod, name) for name in AMOUNTS], reverse=True):
-        take(nodes, pod)
+    nodes = left_by(pods, [target.node] * max(1, target.most_nodes))
     if not any(room_for(free, app.placed_by.asked) for free in nodes):
         yield Finding(
             (*at, "pool"),

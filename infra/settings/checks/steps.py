@@ -15,8 +15,8 @@ from slipway.infra.pipelines.contract import (
 from slipway.infra.pipelines.discovery import lacked_by, mounts_store, supplements
 from slipway.infra.pipelines.images import GPU_IMAGE
 from slipway.infra.pipelines.inputs import data_of
-from slipway.infra.pipelines.residents import Resident, residents, total
-from slipway.infra.platform import Resources
+from slipway.infra.pipelines.residents import Resident, residents
+from slipway.infra.platform import Resources, add
 from slipway.infra.schema.base import PoolSettings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
@@ -468,7 +468,7 @@ def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, dra
     # Services and some apps do not mount the store. That of another stack is not in this file, and so not wrong.
     mounts = isinstance(placed, StepSettings) or id(placed) in _mounting(draft)
     buckets = [draft.store.beside] * _mounted_buckets(placed, draft) if draft.store else []
-    store = total([draft.store.sidecar, *buckets]) if draft.store else cluster.sidecar
+    store = add(draft.store.sidecar, *buckets) if draft.store else cluster.sidecar
     sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
     mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()
     cached = isinstance(placed, StepSettings) and placed.cache is not None

@@ -9,7 +9,7 @@ import pytest
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.cluster.kueue import divided
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
-from slipway.infra.pipelines.residents import total
+from slipway.infra.platform import add
 from slipway.infra.platform_output import OUTPUT, PlatformFacts
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
@@ -98,7 +98,7 @@ def test_a_flavor_is_a_pool_with_its_labels_and_taints(alone: Recording) -> None
 
 def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None:
     queue = of_kind(alone, "ClusterQueue")["slipway"]
-    custom = total([REQUESTS] * REPLICAS)
+    custom = add(*[REQUESTS] * REPLICAS)
     assert quotas(queue) == {
         "slipway.cpu": {
             "cpu": canonical(f"{3 * 4000 - custom.cpu}m"),
