@@ -44,11 +44,12 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository
 
 
-@pytest.fixture
-def project(upstream: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def begun(upstream: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that began with the first version of upstream, with a pipeline, a stack and a page of its own."""
-    git(tmp_path, "clone", "-q", "--origin", "upstream", str(upstream), "project")
-    project = tmp_path / "project"
+    folder = tmp_path_factory.mktemp("begun")
+    git(folder, "clone", "-q", "--origin", "upstream", str(upstream), "project")
+    project = folder / "project"
     git(project, "reset", "-q", "--hard", "begun")
     python(project, "-m", "slipway", "new", f"--pipeline={PIPELINE}")
     python(project, "-m", "slipway", "new", f"--stack={STACK}", "--cloud=gcp", f"--uses={PIPELINE}")
@@ -56,6 +57,14 @@ def project(upstream: Path, tmp_path: Path) -> Path:
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "ours")
     return project
+
+
+@pytest.fixture
+def project(begun: Path, upstream: Path, tmp_path: Path) -> Path:
+    """A clone of it, which a test changes."""
+    git(tmp_path, "clone", "-q", str(begun), "project")
+    git(tmp_path / "project", "remote", "add", "-f", "upstream", str(upstream))
+    return tmp_path / "project"
 
 
 def content(project: Path, files: set[str]) -> dict[str, bytes]:
