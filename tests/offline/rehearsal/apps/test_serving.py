@@ -43,7 +43,13 @@ np.savez(options.output / "held_out.npz", age=ages, ill=(ages[:, 0] > 0).astype(
 
 PIPELINE: dict[str, Any] = {
     "parameters": {"slope": {"type": "number", "default": 4.0}},
-    "steps": {"train": {"run": ["python", "train.py", "--slope", "{slope}", "--output", "{output}"]}},
+    "steps": {
+        "train": {
+            "run": ["python", "train.py", "--slope", "{slope}", "--output", "{output}"],
+            # It has no use for Keras, which takes half of TensorFlow's import.
+            "environment": {"TF_USE_LEGACY_KERAS": "1"},
+        }
+    },
     "apps": {
         "server": {
             "kind": "tensorflow-serving",
