@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 def test_ten_digits_are_predicted(tmp_path: Path) -> None:
     file = tmp_path / "autopilot.yaml"
-    few = changed(STACK, {"pipelines.mnist.epochs": 4})
+    few = changed(STACK, {"pipelines.mnist.epochs": 2})
     settings = {f"slipway:{key}": value for key, value in few.items()}
     file.write_text(json.dumps({"config": settings}), encoding="utf-8")
     folder = tmp_path / "out"

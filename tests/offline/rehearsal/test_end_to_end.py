@@ -30,7 +30,7 @@ def with_changes(folder: Path, change: Callable[[dict[str, Any]], object]) -> li
 
     def change_all(config: dict[str, Any]) -> None:
         pipelines = config["slipway:pipelines"]
-        pipelines["mnist"]["epochs"] = 4
+        pipelines["mnist"]["epochs"] = 2
         for name, precision in (("t4", "fp32"), ("h100", "fp16")):
             pipelines["benchmark"]["runs"][name].update(precisions=[precision], warm_up=1, batches=2)
         change(pipelines)
