@@ -57,7 +57,7 @@ def _again(block: Block, before: Sequence[Block], after: Sequence[Block]) -> boo
 
 
 def rehearses(block: Block) -> bool:
-    return bool(re.search(r"^make (rehearse|demo)\b|-m slipway rehearse\b", _script(block), flags=re.MULTILINE))
+    return bool(re.search(r"(^make|-m slipway) (rehearse|demo)\b", _script(block), flags=re.MULTILINE))
 
 
 def new_clone(target: Path) -> Path:

@@ -35,11 +35,9 @@ def _begins_anew(block: Block) -> bool:
 
 def stacks(block: Block) -> Iterator[str]:
     for line in block.body.splitlines():
-        if match := re.search(r"^make (rehearse|demo)\b|-m slipway (rehearse)\b", line):
-            named = re.search(r"\bSTACK=(\S+)|--stack (\S+)", line)
-            yield (
-                (named[1] or named[2]) if named else {"rehearse": "gcp-dev", "demo": "demo"}[match[1] or match[2]]
-            )
+        if match := re.search(r"(?:^make|-m slipway) (rehearse|demo)\b", line):
+            named = re.search(r"(?:\bSTACK=|--stack )(\S+)", line)
+            yield named[1] if named else {"rehearse": "gcp-dev", "demo": "demo"}[match[1]]
 
 
 def lend(clone: Path, stack: str) -> None:
