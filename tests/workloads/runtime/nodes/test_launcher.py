@@ -27,7 +27,7 @@ from slipway.workloads.runtime.nodes.pod import Ending, NodeRunner
 from slipway.workloads.runtime.steps.outputs import NO_RESULT
 from slipway.workloads.runtime.steps.program import Program, Runner
 from slipway.workloads.runtime.store import check, publish, staging
-from tests.workloads.runtime import impatient
+from tests.workloads.runtime.nodes import impatient
 
 Jobs = Callable[..., StandInJob]
 
