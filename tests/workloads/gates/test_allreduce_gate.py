@@ -42,6 +42,12 @@ def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int,
         )
         for rank in range(2)
     ]
+    while all(pod.poll() is None for pod in pods):
+        time.sleep(0.05)
+    if any(pod.poll() for pod in pods):
+        # As the Job's controller does. The others wait for that.
+        for pod in pods:
+            pod.terminate()
     outputs = [pod.communicate(timeout=240)[0] for pod in pods]
     return [(pod.returncode, output) for pod, output in zip(pods, outputs, strict=True)]
 
