@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slipway.workloads.runtime import history
 from slipway.workloads.runtime.history import Result
-from slipway.workloads.runtime.store import MANIFEST, Manifest, digest_of, whole
+from slipway.workloads.runtime.store import MANIFEST, Manifest, digest_of
 from slipway.workloads.schedule import retention
 from slipway.workloads.schedule.retention import LEAST, Rule, main
 
@@ -57,8 +57,14 @@ class Store:
             (self.root / f"shop/{STEPS[steps]}/{name}/checkpoint").write_text("half")
 
     def whole(self) -> set[str]:
-        """The results that are there with all their files."""
-        return {path for path in self.made if whole(self.root / path)[0]}
+        """The results that are there with all their files, whose contents nothing here changes."""
+        return {path for path in self.made if {"data", MANIFEST} <= self._names(path)}
+
+    def _names(self, path: str) -> set[str]:
+        try:
+            return {entry.name for entry in (self.root / path).iterdir()}
+        except FileNotFoundError:
+            return set()
 
     def retain(self, runs: int, days: float, *kept: str) -> None:
         words = ["--store", str(self.root), "--pipeline", "shop", "--runs", str(runs), "--days", str(days)]
