@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.once import made_once
 from tests.workloads.processes import Together
 from tests.workloads.steps import run
 
@@ -15,17 +16,21 @@ from tests.workloads.steps import run
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared. Tests read it and never change it."""
-    folder = tmp_path_factory.mktemp("digits") / "data"
-    run("mnist.prepare", "--dataset", "digits", "--output", folder)
-    return folder
+    return made_once(
+        tmp_path_factory,
+        "digits",
+        lambda folder: run("mnist.prepare", "--dataset", "digits", "--output", folder),
+    )[0]
 
 
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> tuple[Path, str]:
     """A finished training on `data`, and what it wrote."""
-    folder = tmp_path_factory.mktemp("training") / "model"
-    output = run("mnist.train", "--data", data, "--output", folder)
-    return folder, output
+    return made_once(
+        tmp_path_factory,
+        "training",
+        lambda folder: run("mnist.train", "--data", data, "--output", folder),
+    )
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import yaml
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import label
 
+from tests.support.once import made_once
 from tests.workloads.apps.page.conftest import file, seven
 from tests.workloads.processes import Together
 from tests.workloads.steps import ROOT, run
@@ -96,9 +97,11 @@ def of_demo(data: Path) -> list[object]:
 @pytest.fixture(scope="module")
 def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model of the demo."""
-    folder = tmp_path_factory.mktemp("demo") / "model"
-    run("mnist.train", *of_demo(data), "--output", folder, loaded=True)
-    return folder
+    return made_once(
+        tmp_path_factory,
+        "model-of-the-demo",
+        lambda folder: run("mnist.train", *of_demo(data), "--output", folder, loaded=True),
+    )[0]
 
 
 def strokes(*places: tuple[int, int], width: int = 22) -> Image.Image:

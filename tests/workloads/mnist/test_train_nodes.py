@@ -22,6 +22,7 @@ from slipway.workloads.runtime.devices import VARIABLE as VIRTUAL
 from slipway.workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
 from slipway.workloads.runtime.nodes import collectives
 from slipway.workloads.runtime.store import MANIFEST, whole
+from tests.support.once import made_once
 from tests.workloads.processes import Together, addresses
 from tests.workloads.steps import only_error, run
 
@@ -34,9 +35,11 @@ BATCH = ("--global-batch-size", 64)
 @pytest.fixture(scope="module")
 def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three epochs in one process, by Keras' own loop."""
-    folder = tmp_path_factory.mktemp("alone") / "model"
-    run("mnist.train", "--data", data, "--output", folder, "--epochs", 3, *BATCH, loaded=True)
-    return folder
+    return made_once(
+        tmp_path_factory,
+        "alone",
+        lambda folder: run("mnist.train", "--data", data, "--output", folder, "--epochs", 3, *BATCH, loaded=True),
+    )[0]
 
 
 def curve(folder: Path) -> list[float]:
