@@ -158,7 +158,7 @@ def test_wrong_arguments_are_usage_errors(data: Path, tmp_path: Path, arguments:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epoch", [1, 4, 11])
+@pytest.mark.parametrize("epoch", [1, 11])
 def test_a_killed_training_ends_as_if_it_had_not_been(
     training: tuple[Path, str], data: Path, tmp_path: Path, epoch: int
 ) -> None:
@@ -333,7 +333,8 @@ def test_replicas_train_together_and_the_saved_model_is_what_was_measured(data: 
     """Two virtual accelerators: both get a share of each batch, and one process with one device reads the same."""
     out = tmp_path / "model"
     output = run(
-        "mnist.train", "--data", data, "--output", out, "--batch-size", 32, **{VARIABLE: "nvidia-tesla-t4:2"},
+        "mnist.train", "--data", data, "--output", out, "--batch-size", 32, "--epochs", 4, loaded=True,
+        **{VARIABLE: "nvidia-tesla-t4:2"},
     )  # fmt: skip
     result = metrics(out)
 
