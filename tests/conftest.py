@@ -41,6 +41,7 @@ TOGETHER = (
     "tests/workloads/fraud/",
     "tests/workloads/apps/notebook/",
     "tests/workloads/apps/page/test_browser.py",
+    "tests/workloads/apps/tensorflow_serving/test_publish.py",
     "tests/workloads/benchmark/test_resnet50.py",
     "tests/workloads/mnist/test_predict.py",
 )
