@@ -92,8 +92,6 @@ def _cells(result: Result, among: Sequence[Result]) -> tuple[str, ...]:
 
 
 def _write(folder: Path, everything: Sequence[Result], shown: Sequence[Result]) -> None:
-    pass
-
     draw(shown, folder / CHART)
     content: dict[str, Any] = {
         "results": [_content(result, shown) for result in shown],

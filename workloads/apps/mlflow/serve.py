@@ -99,7 +99,7 @@ def _database(options: argparse.Namespace, version: str) -> Database:
 
 
 def declared_runs(file: Path | None) -> dict[str, dict[str, Any]]:
-    """What `file` (infra/kubernetes/app_runs.py) has of each run, by the directory of its result."""
+    """What `file` (infra/kubernetes/apps/runs.py) has of each run, by the directory of its result."""
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file else {"runs": {}}
     of_all = {name: value for name, value in content.items() if name != "runs"}
     return {path: {**of_all, **of_run} for path, of_run in content["runs"].items()}
