@@ -518,6 +518,11 @@ class Platform:
         return self.store_beside(inputs) if inputs and self.store_beside else self.store
 
     @property
+    def cheapest_pool(self) -> Pool:
+        """A pool without GPUs where there is one."""
+        return min(self.pools.values(), key=lambda pool: pool.allocatable.gpus)
+
+    @property
     def declares_cluster_objects(self) -> bool:
         """Whether the stack may declare what is in no namespace, such as an admission policy."""
         return self.owned and self.reads_nodes

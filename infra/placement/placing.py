@@ -11,7 +11,7 @@ from typing import TypeVar
 import pulumi
 
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.cluster.gates import Gates, cheapest_pool, reading
+from slipway.infra.kubernetes.cluster.gates import Gates, reading
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
@@ -329,7 +329,7 @@ class _Placement:
         return (
             pool_of(beside.placed_by.pool, self.platforms)
             if beside
-            else (step.platform, cheapest_pool(step.platform))
+            else (step.platform, step.platform.cheapest_pool)
         )
 
 
@@ -517,7 +517,7 @@ class _Apps:
             if resources.gpus and supplement.is_lacking(image):
                 inputs = [step.inputs.get(supplement.name) for step in self.steps.values()]
                 published = next((step for step in inputs if step and step.supplements), None)
-                beside, kept = (platform, cheapest_pool(platform)), kept_by(self.staying, self.platforms)
+                beside, kept = (platform, platform.cheapest_pool), kept_by(self.staying, self.platforms)
                 steps[supplement.name] = published or publishing(folder, supplement, beside, kept, self.gates)
         return steps
 

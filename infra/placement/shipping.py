@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from slipway.infra.kubernetes.apps.pod import app_bundle
-from slipway.infra.kubernetes.cluster.gates import Gates, cheapest_pool
+from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.image_builds.context import context_of
 from slipway.infra.kubernetes.run import bundle_of, command_bundle
 from slipway.infra.kubernetes.shipping.bundle import image_folder
@@ -258,7 +258,7 @@ def noting(steps: Sequence[Step]) -> Step:
         ],
         image=CPU_IMAGE,
         platform=platform,
-        pool=cheapest_pool(platform),
+        pool=platform.cheapest_pool,
         resources=NEWEST_RESOURCES,
         time_limit=NEWEST_TIME_LIMIT,
         inputs=results,

@@ -9,7 +9,6 @@ import pulumi
 
 from slipway.infra.kubernetes.cluster import device_plugin
 from slipway.infra.kubernetes.cluster.api_access import RUNNER
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.kubernetes.cluster.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from slipway.infra.kubernetes.cluster.workspace import (
     PULL_SECRET,
@@ -136,7 +135,7 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
 
 def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
     """What is on the pools of a cluster and in no queue."""
-    settings, cheapest = stack.settings, cheapest_pool(platform).name
+    settings, cheapest = stack.settings, platform.cheapest_pool.name
     held = [resident for pool in platform.pools.values() for resident in residents_on(stack.residents, pool)]
     for app in stack.all_apps:
         if app.platform == platform and proxied(app):

@@ -12,8 +12,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.apps.pod import TOKEN, token_secret_name
-from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.network_policy import allow_from, network_policy, peer, select
 from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
 from slipway.infra.kubernetes.labels import IDLE_ANNOTATION, TAKEN_OVER, app_labels, step_labels
@@ -172,26 +171,21 @@ def _step(args: IdleWatchArgs) -> Step:
     platform, app, idle = args.workspace.platform, args.app, args.idle
     # Each pod counts for itself, and the name of the Service leads to one of them.
     host = args.called if app.most > 1 else app.object_name
-    return Step(
-        pipeline=IDLE_WATCH,
-        name=app.object_name,
-        module=idle.module,
-        arguments=[
+    return api_step(
+        IDLE_WATCH,
+        app.object_name,
+        idle.module,
+        [
             *("--app", f"{host}:{app.all_ports[idle.port]}", "--after", str(idle.after), "--then", idle.then),
             *("--kind", app.controller, "--scale", app.object_name),
             *("--replicas", str(app.declared.placed_by.replicas)),
             *("--namespace", args.workspace.namespace, "--notes", args.called),
             *(["--holds", literal(holds)] if (holds := _holds(app)) else []),
             *map(literal, idle.arguments),
-            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
         ],
         image=args.image,
         platform=platform,
-        pool=cheapest_pool(platform),
-        resources=RUNNER,
         time_limit=LIMIT,
-        uses_store=False,
-        reads_nodes=True,
     )
 
 

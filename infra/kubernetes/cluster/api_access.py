@@ -6,7 +6,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.objects import wait_for
-from slipway.infra.platform import Resources
+from slipway.infra.placed import Step
+from slipway.infra.platform import Platform, Resources
 
 KUBERNETES_API = "https://kubernetes.default.svc"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -15,6 +16,32 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 RUNNER = Resources(cpu=50, memory=128, ephemeral_storage=64)
 """Of a pod that does little else."""
+
+
+def api_step(
+    pipeline: str,
+    name: str,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    image: str,
+    platform: Platform,
+    time_limit: int,
+) -> Step:
+    """The step of such a pod, which does not mount the store. ``time_limit`` is in seconds."""
+    return Step(
+        pipeline=pipeline,
+        name=name,
+        module=module,
+        arguments=["--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT, *arguments],
+        image=image,
+        platform=platform,
+        pool=platform.cheapest_pool,
+        resources=RUNNER,
+        time_limit=time_limit,
+        uses_store=False,
+        reads_nodes=True,
+    )
 
 
 def identity(

@@ -112,7 +112,7 @@ class Gates:
                 arguments=["--store", "{store}", "--prefix", GATES_FOLDER, "--timeout", str(STORE_PROPAGATION)],
                 image=self.store_image,
                 platform=platform,
-                pool=cheapest_pool(platform),
+                pool=platform.cheapest_pool,
                 resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
                 time_limit=STORE_TIME_LIMIT,
             )
@@ -133,7 +133,7 @@ class Gates:
                 ],
                 image=self.store_image,
                 platform=platform,
-                pool=cheapest_pool(platform),
+                pool=platform.cheapest_pool,
                 resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
                 time_limit=DEVICES_TIME_LIMIT,
                 uses_store=False,
@@ -233,9 +233,3 @@ def _expectation(pool: Pool) -> tuple[str, str, str, str]:
 def reading(supplements: Iterable[str]) -> list[str]:
     """The arguments that tell a step where its supplements are, which are inputs by these names."""
     return [f"--{name}={{{name}}}" for name in supplements]
-
-
-def cheapest_pool(platform: Platform) -> Pool:
-    """A pool without GPUs where there is one."""
-    pools = sorted(platform.pools.values(), key=lambda pool: pool.allocatable.gpus)
-    return pools[0]

@@ -14,7 +14,6 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, Workspace
 from slipway.infra.kubernetes.labels import LOGIN, step_labels
 from slipway.infra.kubernetes.pods.pod import (
@@ -199,7 +198,7 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
 
 def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
     platform = args.app.platform
-    pool = cheapest_pool(platform)
+    pool = platform.cheapest_pool
     size = pool.admitted(SIZE)
     return k8s.core.v1.PodSpecArgs(
         # The namespace's service account `default`, which has no identity in any cloud.

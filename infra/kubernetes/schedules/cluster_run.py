@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
@@ -205,21 +204,16 @@ def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
 def _step(args: ClusterRunArgs) -> Step:
     """What the runner's pod runs. Its time limit lets all Jobs run one after the other, twice."""
     platform = args.workspace.platform
-    return Step(
-        pipeline=CLUSTER_RUN,
-        name=platform.name,
-        module="slipway.workloads.schedule.release",
-        arguments=[
-            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+    return api_step(
+        CLUSTER_RUN,
+        platform.name,
+        "slipway.workloads.schedule.release",
+        [
             *("--namespace", args.workspace.namespace),
             *("--jobs", CLUSTER_RUN, "--attempts", f"{CLUSTER_RUN}-attempts"),
             *limits_flags(job.run for job in args.jobs),
         ],
         image=args.image,
         platform=platform,
-        pool=cheapest_pool(platform),
-        resources=RUNNER,
         time_limit=2 * sum(job.time_limit for job in args.jobs),
-        uses_store=False,
-        reads_nodes=True,
     )

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
 from slipway.infra.pipelines.contract import Retention
 from slipway.infra.placed import RETENTION, Step
 from slipway.infra.platform import Platform, Resources
@@ -41,7 +40,7 @@ def retention_step(
         ],
         image=image,
         platform=platform,
-        pool=cheapest_pool(platform),
+        pool=platform.cheapest_pool,
         resources=RESOURCES,
         time_limit=TIME_LIMIT,
     )

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
@@ -212,23 +211,18 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     # Their Jobs may not have run yet, nor what installs their packages.
     behind = ["--behind", CLUSTER_RUN] if any(job.held for job in args.jobs) else []
     behind += [word for job in needs for word in ("--needs", job.job_name)]
-    return Step(
-        pipeline=SCHEDULED_RUN,
-        name=args.pipeline,
-        module="slipway.workloads.schedule.run",
-        arguments=[
-            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+    return api_step(
+        SCHEDULED_RUN,
+        args.pipeline,
+        "slipway.workloads.schedule.run",
+        [
             *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
             *behind,
             *limits_flags(job.run for job in args.jobs),
         ],
         image=args.image,
         platform=platform,
-        pool=cheapest_pool(platform),
-        resources=RUNNER,
         time_limit=2 * limit + sum(job.run.step.time_limit for job in needs),
-        uses_store=False,
-        reads_nodes=True,
     )
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
-from slipway.infra.kubernetes.cluster.gates import cheapest_pool
+from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, DEPLOYMENTS, STATEFUL_SETS, Workspace
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.labels import instance, step_labels
@@ -147,20 +146,15 @@ def _step(args: UntilArgs) -> Step:
     workspace = args.workspace
     platform, names = workspace.platform, workspace.last_day.names
     stack = instance(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
-    return Step(
-        pipeline=UNTIL,
-        name=platform.name,
-        module=MODULE,
-        arguments=[
-            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+    return api_step(
+        UNTIL,
+        platform.name,
+        MODULE,
+        [
             *("--until", args.day, "--namespace", workspace.namespace, "--instance", stack, "--notes", UNTIL),
             *(word for kind in OPTIONS for name in sorted(names.get(kind, ())) for word in (OPTIONS[kind], name)),
         ],
         image=args.image,
         platform=platform,
-        pool=cheapest_pool(platform),
-        resources=RUNNER,
         time_limit=LIMIT,
-        uses_store=False,
-        reads_nodes=True,
     )
