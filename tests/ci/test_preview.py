@@ -15,7 +15,10 @@ from tests.support.tree import write_tree
 
 @pytest.fixture(scope="module")
 def change(checkout: Path) -> Path:
-    """A checkout whose last commit gives a node pool one more node."""
+    """A checkout with two stacks, whose last commit gives a node pool of one of them one more node."""
+    for other in (checkout / "stacks").glob("Pulumi.*.yaml"):
+        if other.name not in {"Pulumi.gcp-dev.yaml", "Pulumi.aws-dev.yaml"}:
+            other.unlink()
     (checkout / ".git" / "info").mkdir(parents=True)
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     (checkout / ".git" / "info" / "exclude").write_text(".venv\n", encoding="utf-8")
