@@ -172,11 +172,11 @@ def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "slipway.workloads.apps.notebook.idle"]
     assert container["args"] == [
+        *("--api", "https://kubernetes.default.svc"),
+        *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
         *("--app", "tried-notebook:8888", "--after", "7200", "--then", "stop"),
         *("--kind", "statefulset", "--scale", name, "--replicas", "1"),
         *("--namespace", "slipway", "--notes", "tried-notebook-idle"),
-        *("--api", "https://kubernetes.default.svc"),
-        *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
     ]
     (token,) = [variable for variable in container["env"] if variable["name"] == "APP_TOKEN"]
     assert token["valueFrom"]["secretKeyRef"] == {"name": "tried-notebook-token", "key": "token"}
