@@ -179,7 +179,8 @@ def test_a_trial_goes_on_from_its_own_checkpoint_and_none_is_left_of_those_that_
     plan = {**PLAN, "parameters": {"rate": [0.001], "units": [128, 64, 256]}, "method": "grid", "trials": 3}
     plan |= {"at_once": 1, "stop": "median", "reports": "progress.jsonl#/accuracy"}
     flags = (*CHECKPOINTS, "--attempts", 2, "--allow-failed", 1)
-    killed = search.start("tune/a", *flags, plan=plan, PAUSE="0.5")
+    # Copies are looked for twice a second, and go with their trial: it lasts long enough for one to be seen.
+    killed = search.start("tune/a", *flags, plan=plan, PAUSE="3")
     folder = search.output("tune/a") / "search"
     wait_until(lambda: list(folder.glob("trial-0000/checkpoints*/*/0/manifest.json")))
     killed.kill()
