@@ -10,6 +10,7 @@ import math
 import os
 import re
 import stat
+from calendar import monthrange
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -106,6 +107,11 @@ BASES = {"b": 2, "x": 16, "o": 8, "d": 10}
 FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 SURROGATE = re.compile(r"[\ud800-\udfff]")
+TIME = re.compile(
+    r"(?P<date>\d{4}-\d\d?-\d\d?)"
+    r"(?:[Tt]\d\d?:\d\d?:\d\d?(?:[.,]\d+)?(?:Z|[-+]\d\d:\d\d)| +\d\d?:\d\d?:\d\d?(?:[.,]\d+)?)?"
+)
+"""A date or a time as yaml.v3 3.0.1 (resolve.go, parseTimestamp) takes it out of a scalar without quotes."""
 
 Place = tuple[str | int, ...]
 
@@ -126,24 +132,50 @@ class Repeated:
     place: Place
 
 
+@dataclass(frozen=True)
+class _Parsed:
+    """``times`` are the dates and times without quotes: line, place, and what is written there."""
+
+    content: Any
+    repeated: Sequence[Repeated]
+    times: Sequence[tuple[int, Place, str]]
+
+
 def read_yaml(path: Path) -> Any:
-    """The file's content, keys as text; an empty mapping where it is empty.
+    """The content of a file that the Pulumi CLI reads, too, keys as text; an empty mapping where it is empty.
 
     No two places of it share an object. Raises ConfigError with the line, the key where there is one, and the fix.
     """
-    content, repeated = read_with_repeated(path)
-    if repeated:
-        *section, key = repeated[0].place
+    parsed = _read(path)
+    for line, place, written in parsed.times:
+        # The CLI (3.260) hands `2026-11-28` over as `2026-11-28 00:00:00 +0000 UTC`.
+        reason = f'{_place(place)}the Pulumi CLI makes a time of {written}; write it in quotes: "{written}"'
+        raise ConfigError(f"{path}:{line}: {reason}")
+    for repeated in parsed.repeated:
+        *section, key = repeated.place
         reason = f"{_place(tuple(section))}the key {_short(str(key))} stands here twice; remove one of them"
-        raise ConfigError(f"{path}:{repeated[0].line}: {reason}")
-    return content
+        raise ConfigError(f"{path}:{repeated.line}: {reason}")
+    return _own(parsed)
 
 
 def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
-    """The same, with the keys that stand in their sections more than once. Raises ConfigError for all else."""
+    """A file's content, with the keys that stand in their sections more than once.
+
+    Raises ConfigError for all else that is wrong. A date without quotes is text: the Pulumi CLI reads no such file.
+    """
+    parsed = _read(path)
+    return _own(parsed), parsed.repeated
+
+
+def _own(parsed: _Parsed) -> Any:
+    """A copy of the content, which the caller may change."""
+    return {} if parsed.content is None else copy.deepcopy(parsed.content)
+
+
+def _read(path: Path) -> _Parsed:
     text = _text(path)
     try:
-        content, repeated = _parse(text)
+        return _parse(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -157,13 +189,12 @@ def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
     except (ValueError, OverflowError) as error:
         # PyYAML's scanner has no error of its own for `"\U99999999"`.
         raise ConfigError(f"{path}: not YAML: {error}") from error
-    return {} if content is None else copy.deepcopy(content), repeated
 
 
 @lru_cache(maxsize=64)  # A preview reads the files of the pipelines anew for each of its stacks.
-def _parse(text: str) -> tuple[Any, Sequence[Repeated]]:
+def _parse(text: str) -> _Parsed:
     reader = _Reader(text)
-    return reader.document(), tuple(reader.repeated)
+    return _Parsed(reader.document(), tuple(reader.repeated), tuple(reader.times))
 
 
 def _text(path: Path) -> str:
@@ -235,6 +266,7 @@ class _Reader:
         self._characters = 0
         self._deepest = 0
         self.repeated: list[Repeated] = []
+        self.times: list[tuple[int, Place, str]] = []
 
     def document(self) -> Any:
         """The only document; None where there is none."""
@@ -272,6 +304,8 @@ class _Reader:
                 assert isinstance(event, ScalarEvent)
                 self._count(event, path, characters=len(event.value))
                 anchored.value = _scalar(event, path)
+                if event.implicit[0] and _is_time(event.value):
+                    self.times.append((event.start_mark.line + 1, path, event.value))
         anchored.values = self._values - values
         anchored.characters = self._characters - characters
         anchored.depth = self._deepest - len(path)
@@ -388,10 +422,18 @@ def _scalar(event: ScalarEvent, path: Place) -> Any:
     raise _LineError(event, path, f"the tag {_tag_name(tag)} {why}; remove it")
 
 
+def _is_time(text: str) -> bool:
+    written = TIME.fullmatch(text)
+    if not written:
+        return False
+    year, month, day = (int(part) for part in written["date"].split("-"))
+    return 1 <= month <= 12 and 1 <= day <= monthrange(year or 4, month)[1]
+
+
 def plain(text: str) -> Any:
     """What yaml.v3 makes of a scalar without quotes: null, a truth value, a number, or the text itself.
 
-    Times stay text, as which the settings take them.
+    Times stay text; `read_yaml` refuses them.
     """
     if text in NULLS:
         return None
