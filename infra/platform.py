@@ -519,8 +519,17 @@ class Platform:
 
     @property
     def cheapest_pool(self) -> Pool:
-        """A pool without GPUs where there is one."""
-        return min(self.pools.values(), key=lambda pool: pool.allocatable.gpus)
+        """The pool for pods that need next to nothing.
+
+        One without GPUs where there is one, of them one that always has a node, of them the one with the least
+        price of a node, and of equal ones the first by name.
+        """
+
+        def cost(pool: Pool) -> tuple[int, bool, float, str]:
+            rate = pool.rate(pool.allocatable)
+            return pool.allocatable.gpus, not pool.min_nodes, rate.dollars if rate else math.inf, pool.name
+
+        return min(self.pools.values(), key=cost)
 
     @property
     def declares_cluster_objects(self) -> bool:

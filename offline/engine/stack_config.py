@@ -139,8 +139,14 @@ def _without_namespace(config: Any) -> Iterator[str]:
 
 
 def for_engine(values: Mapping[str, Any]) -> dict[str, str]:
-    """``values`` as the engine hands them to a program: text as it is, everything else as JSON."""
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    """``values`` as the engine hands them to a program: text as it is, everything else as JSON.
+
+    The keys of every mapping are sorted, as the Pulumi CLI (3.260) hands them over: their order in the file is lost.
+    """
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for key, value in values.items()
+    }
 
 
 def _project_values(project: str, config: Any, file: Path) -> tuple[dict[str, Any], list[str]]:

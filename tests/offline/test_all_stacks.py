@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
@@ -52,10 +53,23 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return committed(tmp_path_factory.mktemp("clone") / "slipway")
 
 
+def backwards(value: Any) -> Any:
+    """``value`` with the keys of every mapping in reverse order."""
+    if isinstance(value, dict):
+        return {key: backwards(below) for key, below in reversed(cast("dict[str, Any]", value).items())}
+    return [backwards(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
 @pytest.fixture(scope="module")
 def commented(clone: Path) -> Evaluations:
-    """All stacks before and after a comment in a file of MNIST."""
+    """All stacks before and after a comment in a file of MNIST, and with the keys of their files in reverse order."""
     edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
+    for file in (clone / "stacks").glob("Pulumi.*.yaml"):
+        edit(
+            clone,
+            str(file.relative_to(clone)),
+            lambda text: yaml.safe_dump(backwards(yaml.safe_load(text)), sort_keys=False),
+        )
     with check_out(clone, "main") as base:
         return evaluate_trees(clone, base.path)
 
@@ -190,7 +204,7 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(commented: Evalua
         assert sorted(box.name for box in drawing.of("job")) == sorted(boxes)
 
 
-def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(
+def test_a_changed_comment_changes_what_ships_the_file_and_the_order_of_keys_nothing(
     commented: Evaluations, clone: Path
 ) -> None:
     trained = {"mnist-train-bundle", "mnist-train", "mnist-predict"}
