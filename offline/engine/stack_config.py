@@ -141,7 +141,7 @@ def _without_namespace(config: Any) -> Iterator[str]:
 def for_engine(values: Mapping[str, Any]) -> dict[str, str]:
     """``values`` as the engine hands them to a program: text as it is, everything else as JSON.
 
-    The keys of every mapping are sorted, as the Pulumi CLI (3.260) hands them over: their order in the file is lost.
+    The keys of every mapping are sorted, as the Pulumi CLI (3.260) hands them over: it loses their order.
     """
     return {
         key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)

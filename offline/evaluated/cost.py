@@ -9,7 +9,7 @@ from typing import Literal
 
 from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.review.facts import Charge, Price
-from slipway.infra.review.stack import JOB, NodePool, Stack, at, text
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text
 from slipway.infra.review.tables import HOURS_A_MONTH, node_price
 from slipway.infra.schema.cron import times_a_month
 from slipway.offline.evaluated.idle_apps import idle_app_costs
@@ -211,34 +211,37 @@ def _covered_seconds(spans: Sequence[tuple[float, float]]) -> float:
 
 
 def scheduled_costs(
-    stack: Stack, charges: Sequence[Charge], measured: Mapping[str, JobDuration]
+    stack: Stack, charges: Sequence[Charge], times: Mapping[str, JobDuration]
 ) -> Iterator[ScheduledCost]:
     """The cost of each CronJob that runs Jobs of the stack again: those that it is declared after.
 
-    ``charges`` and ``measured`` are those of `slipway.offline.evaluated.cost.run_cost`.
+    ``charges`` are those of `run_cost`. ``times`` of Jobs, by name, count where all Jobs of a schedule have one of
+    the same kind; else its time limits do.
     """
-    for cron_job in stack.of_type(CRON_JOB):
-        jobs = {
-            urn: Outcome.RUNS for urn in stack.resources if urn in cron_job.dependencies and _is_job(stack, urn)
-        }
-        run = run_cost(stack, charges, jobs, measured) if jobs else None
+    for cron_job, names in scheduled_jobs(stack):
+        basis = common_basis({"": times}, {"": names})
+        jobs = {job.urn: Outcome.RUNS for job in stack.of_type(JOB) if job.name in names}
+        run = run_cost(stack, charges, jobs, times if basis != "limit" else {}) if jobs else None
         if run is None:
             continue
         cron = text(at(cron_job.properties, "spec", "schedule"))
-        times = _times(cron)
+        often = _times(cron)
         yield ScheduledCost(
             name=cron_job.name,
             cron=cron,
             time_zone=text(at(cron_job.properties, "spec", "timeZone")),
-            times=times,
+            times=often,
+            basis=basis,
             dollars=run.dollars,
             paid_anyway=run.paid_anyway,
-            monthly=None if run.dollars is None or times is None else (run.dollars - run.paid_anyway) * times,
+            monthly=None if run.dollars is None or often is None else (run.dollars - run.paid_anyway) * often,
         )
 
 
-def _is_job(stack: Stack, urn: str) -> bool:
-    return stack.resources[urn].type == JOB
+def scheduled_jobs(stack: Stack) -> Iterator[tuple[Resource, list[str]]]:
+    """Each CronJob with the names of the stack's Jobs that it runs again."""
+    for cron_job in stack.of_type(CRON_JOB):
+        yield cron_job, [job.name for job in stack.of_type(JOB) if job.urn in cron_job.dependencies]
 
 
 def _times(cron: str) -> float | None:
@@ -258,12 +261,14 @@ def cost(
     today: date,
     jobs: Mapping[str, Outcome] | None = None,
     measured: Mapping[str, JobDuration] | None = None,
+    scheduled: Mapping[str, JobDuration] | None = None,
 ) -> Cost:
     """The cost of ``stack`` at list prices, and of its ``jobs`` that run, by URN; of all where that is None.
 
     The nodes on which services stay are there while no Job runs, too, whatever the least number of their pool.
-    ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. What else grows with the
-    nodes, such as address translation, is not in the cost of Jobs.
+    ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. ``scheduled`` are those
+    for the runs of schedules (None: the same). What else grows with the nodes, such as address translation, is not in
+    the cost of Jobs.
     """
     places = [pool_room for pool_room in pool_rooms(stack) if not pool_room.pool.stack]
     charges = list(_with_services(stack, places))
@@ -276,7 +281,11 @@ def cost(
         least_nodes=sum(place.nodes for place in places),
         most_nodes=sum(pool.max_nodes for pool in stack.own_pools),
         run=run_cost(stack, [*timed, *stack.charges_elsewhere], jobs, measured or {}),
-        scheduled=list(scheduled_costs(stack, [*timed, *stack.charges_elsewhere], measured or {})),
+        scheduled=list(
+            scheduled_costs(
+                stack, [*timed, *stack.charges_elsewhere], (measured if scheduled is None else scheduled) or {}
+            )
+        ),
         kept=list(_kept(stack, places)),
         idle_apps=list(idle_app_costs(stack)),
         lines=[_line(stack, charge) for charge in charges],

@@ -242,6 +242,7 @@ class ScheduledCost(Model):
     cron: str
     time_zone: str
     times: float | None = Field(description="How often a month, on average; null where that is not known.")
+    basis: Literal["measured", "rehearsed", "limit"] = Field(description="Which times of its Jobs count.")
     dollars: float | None = Field(description="Of one run; null where no price is known.")
     paid_anyway: float = Field(description="How much of `dollars` is for nodes that are there without it.")
     monthly: float | None = Field(description="What all runs of a month cost beside what is paid anyway.")

@@ -15,7 +15,7 @@ from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves, strings, text
 from slipway.infra.schema.problems import key_of
 from slipway.infra.schema.renamed import warning
-from slipway.offline.evaluated.cost import common_basis, cost, difference
+from slipway.offline.evaluated.cost import common_basis, cost, difference, scheduled_jobs
 from slipway.offline.evaluated.model import (
     Changes,
     Failure,
@@ -373,10 +373,16 @@ def _add_cost(
     if stack is None:
         return preview
     jobs = None if preview.changes is None else {run.urn: run.outcome for run in preview.changes.runs}
-    priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
-    values: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
+    # Before and after on the same basis, whichever Jobs the update runs.
+    times = options.measured(preview.stack)
+    clocks = [job for side in filter(None, sides) for _, jobs in scheduled_jobs(side) for job in jobs]
+    scheduled = times if common_basis({"": times}, {"": clocks}) != "limit" else {}
+    priced = cost(stack, today=options.today, jobs=jobs, measured=counted, scheduled=scheduled)
+    quotas = _quotas(stack)
+    values: dict[str, Any] = {"timeline": timeline(stack, times)}
     if before is not None:
-        earlier, needed = cost(before, today=options.today, jobs={}, measured=counted), _quotas(before)
+        earlier = cost(before, today=options.today, jobs={}, measured=counted, scheduled=scheduled)
+        needed = _quotas(before)
         values["difference"] = difference(earlier, priced)
         lines = [line.model_copy(update={"new": line not in earlier.lines}) for line in priced.lines]
         priced = priced.model_copy(update={"lines": lines})

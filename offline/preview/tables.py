@@ -371,12 +371,12 @@ def _idle_words(app: IdleAppCost) -> str:
 
 
 def _scheduled_words(scheduled: ScheduledCost) -> str:
-    """What a pipeline costs that runs by itself, with its Jobs counted as all others are."""
+    """What a pipeline costs that runs by itself, and which times of its Jobs count."""
     anyway = f", {money(scheduled.paid_anyway)} of it paid anyway" if scheduled.paid_anyway >= 0.005 else ""
     often = "" if scheduled.times is None else f", {round(scheduled.times, 1):g} times a month"
     monthly = "" if scheduled.monthly is None else f": {money(scheduled.monthly)} a month beside that"
     when = " ".join(filter(None, [scheduled.cron, scheduled.time_zone]))
-    once = f"{money(scheduled.dollars)} each time"
+    once = f"{money(scheduled.dollars)} each time, its Jobs {BASES[scheduled.basis]}"
     return f"{scheduled.name} runs by itself ({when}) for {once}{anyway}{often}{monthly}."
 
 

@@ -62,7 +62,7 @@ def backwards(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def commented(clone: Path) -> Evaluations:
-    """All stacks before and after a comment in a file of MNIST, and with the keys of their files in reverse order."""
+    """All stacks before and after a comment in a file of MNIST, with the keys of their files in reverse order."""
     edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
     for file in (clone / "stacks").glob("Pulumi.*.yaml"):
         edit(

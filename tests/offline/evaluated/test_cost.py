@@ -360,8 +360,8 @@ def test_what_runs_by_itself_costs_its_jobs_as_often_as_it_runs() -> None:
     assert scheduled.monthly == pytest.approx(0.2 * 365.25 / 12)
     preview = StackPreview(stack="it", cost=found, difference=difference(without, found))
     assert (
-        "nightly runs by itself (0 3 * * * Europe/Berlin) for $0.20 each time, 30.4 times a month: $6.09 a month "
-        "beside that." in tables.cost_words(preview)
+        "nightly runs by itself (0 3 * * * Europe/Berlin) for $0.20 each time, its Jobs at their time limits, "
+        "30.4 times a month: $6.09 a month beside that." in tables.cost_words(preview)
     )
     assert preview.difference is not None
     assert preview.difference.scheduled_monthly == pytest.approx(scheduled.monthly)

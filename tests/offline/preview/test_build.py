@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import date
 
+import pytest
+
 from slipway.infra.exits import Exit
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import Stack
@@ -10,6 +12,8 @@ from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
 from slipway.offline.preview.revisions import Evaluations
+from tests.support.costing import TODAY, Pool, job, stack
+from tests.support.reviewing import declared
 
 
 def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() -> None:
@@ -25,3 +29,20 @@ def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() ->
     (failure,) = found.stacks[0].failures
     assert failure.message.startswith("its preview failed with LookupError in ")
     assert exit_code(found, Severity.ERROR) == Exit.REFUSED
+
+
+def test_a_schedule_costs_the_same_with_a_base_and_without() -> None:
+    """Its Jobs have times, and no Job of the stack runs with the update."""
+    pool = Pool("cpu", 0, 3, 0.3)
+    days = job("days", "cpu", limit=36_000)
+    clock = {"spec": {"schedule": "0 3 * * *", "timeZone": "UTC"}}
+    nightly = declared("kubernetes:batch/v1:CronJob", "nightly", clock, dependencies=frozenset({days.urn}))
+    evaluated = {"it": EvaluatedStack("it", stack([pool], days, nightly))}
+    options = Options(TODAY, lambda _: {}, "main", measured=lambda _: {"days": JobDuration(600, "measured")})
+    for base in ({}, evaluated):
+        [preview] = build(Evaluations(evaluated, base), options).stacks
+        assert preview.cost is not None
+        [scheduled] = preview.cost.scheduled
+        assert (scheduled.basis, scheduled.monthly) == ("measured", pytest.approx(0.1 * 365.25 / 12, rel=0.01))
+    assert preview.difference is not None
+    assert preview.difference.scheduled_monthly == 0
