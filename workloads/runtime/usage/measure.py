@@ -171,6 +171,9 @@ _LINES_READ = 32
 _KEPT = 100
 """Pods before the last one of which figures are kept: what they cost counts."""
 
+_BARS = 64
+"""How many names of a speed are told apart. A name is the text before the first number of a line."""
+
 _RATE = re.compile(
     rb"(\d[\d,]*(?:\.\d+)?)\s*"
     rb"((?:images?|imgs?|examples?|samples?|tokens?|records?|rows?|batch(?:es)?|steps?|it)\s*(?:/|per)\s*s(?:ec(?:ond)?)?)\b",
@@ -199,6 +202,8 @@ class Measurement:
         self._before = _records_in(file)
         self._cpu_before = 0.0
         self._tail = b""
+        self._bars: dict[bytes, float] = {}
+        self._longest = 0.0
 
     def _open_driver(self) -> Nvml | None:
         usage = self.usage
@@ -326,11 +331,20 @@ class Measurement:
         self.keep()
 
     def listen(self, piece: bytes) -> None:
-        """Look for a speed in what the program writes."""
+        """Look for a speed in what the program writes.
+
+        What was named for the longest time counts: a library's bar for loading weights or mapping rows, which is
+        over in seconds, is not the speed of the training before or after it.
+        """
         *lines, self._tail = (self._tail + piece).replace(b"\r", b"\n").split(b"\n")
         self._tail = self._tail[-_LONGEST_LINE:]
         for line in reversed(lines[-_LINES_READ:]):
             if match := _RATE.search(line[-_LONGEST_LINE:]):
+                name, now = re.split(rb"[\d|\[]", line, maxsplit=1)[0].strip(), time.monotonic()
+                began = self._bars.setdefault(name, now) if len(self._bars) < _BARS else self._bars.get(name, now)
+                if (named_for := now - began) < self._longest:
+                    return
+                self._longest = named_for
                 with self._lock:
                     self.usage.rate = float(match[1].replace(b",", b""))
                     self.usage.rate_unit = match[2].decode().lower().replace(" ", "")

@@ -276,6 +276,21 @@ def test_the_speed_that_a_program_writes_is_kept(tmp_path: Path) -> None:
     assert (kept["rate"], kept["rate_unit"]) == (2500.0, "images/s")
 
 
+def test_the_speed_of_a_training_is_not_that_of_a_short_bar_of_a_library(tmp_path: Path) -> None:
+    script = """
+import time
+def say(text):
+    print(text, flush=True)
+    time.sleep(0.2)
+say("Map: 100%|####| 1281/1281 [00:00<00:00, 9000 it/s]")
+for step in range(4):
+    say(f"{step}/4 [00:00<00:01, {step + 5}.5 it/s]")
+say("Writing model shards: 100%|####| 1/1 [00:00<00:00, 1,281 it/s]")
+"""
+    run(tmp_path / "0.json", sys.executable, "-c", script)
+    assert record(tmp_path / "0.json")["rate"] == 8.5
+
+
 @pytest.mark.slow
 def test_idle_gpus_are_counted_and_said_loudly(tmp_path: Path, nvml: Path) -> None:
     ended = run(
