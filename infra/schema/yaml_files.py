@@ -161,7 +161,7 @@ def read_yaml(path: Path) -> Any:
 def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
     """A file's content, with the keys that stand in their sections more than once.
 
-    Raises ConfigError for all else that is wrong. A date without quotes is text: the Pulumi CLI reads no such file.
+    Raises ConfigError for all else that is wrong. A date without quotes is text: the CLI reads no such file.
     """
     parsed = _read(path)
     return _own(parsed), parsed.repeated

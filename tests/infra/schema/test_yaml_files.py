@@ -82,7 +82,10 @@ def read(folder: Path, text: str) -> Any:
         ('"<<": 1', {"<<": 1}),
         ("a: &a x\n*a : 1", {"a": "x", "x": 1}),
         ("a: '2026-11-28'\n'2026-11-28': 2026-13-01", {"a": "2026-11-28", "2026-11-28": "2026-13-01"}),
-        ("a: 2026-11-28T\nb: 2026-11\nc: 2026-11-28 02:00", {"a": "2026-11-28T", "b": "2026-11", "c": "2026-11-28 02:00"}),
+        (
+            "a: 2026-11-28T\nb: 2026-11\nc: 2026-11-28 02:00",
+            {"a": "2026-11-28T", "b": "2026-11", "c": "2026-11-28 02:00"},
+        ),
     ],
 )
 def test_documents_are_read_as_the_cli_reads_them(tmp_path: Path, text: str, value: Any) -> None:
@@ -130,7 +133,11 @@ HOSTILE = {
     "infinite": ("a: .inf", 1, "a: only finite numbers are read"),
     "NUL": ("a: 1\nb: \0", 2, "the control character U+0000 may not stand in YAML"),
     "escape sequence": ("a: 1\n\x1b[31m: 1", 2, "the control character U+001B may not stand in YAML"),
-    "date": ("a:\n  since: 2026-11-28", 2, 'a.since: the Pulumi CLI makes a time of 2026-11-28; write it in quotes'),
+    "date": (
+        "a:\n  since: 2026-11-28",
+        2,
+        "a.since: the Pulumi CLI makes a time of 2026-11-28; write it in quotes",
+    ),
     "short date in a list": ("a: [x, 2026-1-3]", 1, "a[1]: the Pulumi CLI makes a time of 2026-1-3"),
     "time": ("a: 2026-01-03T02:00:00Z", 1, "a: the Pulumi CLI makes a time of 2026-01-03T02:00:00Z"),
     "time with a blank": ("a: 2026-01-03 02:00:00", 1, "a: the Pulumi CLI makes a time of"),
