@@ -267,8 +267,8 @@ def cost(
 
     The nodes on which services stay are there while no Job runs, too, whatever the least number of their pool.
     ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. ``scheduled`` are those
-    for the runs of schedules (None: the same). What else grows with the nodes, such as address translation, is not in
-    the cost of Jobs.
+    for the runs of schedules (None: the same). What else grows with the nodes, such as address translation, is
+    not in the cost of Jobs.
     """
     places = [pool_room for pool_room in pool_rooms(stack) if not pool_room.pool.stack]
     charges = list(_with_services(stack, places))
