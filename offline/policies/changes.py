@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.kubernetes.review import CLAIM, VOLUME
+from slipway.infra.kubernetes.review import CLAIM, CLIENT_SERVICE, NAMESPACE, VOLUME
 from slipway.infra.pipelines.discovery import outside
 from slipway.infra.placed import SCHEDULED_RUN
 from slipway.infra.review.contract import Harm, Severity, Violation
@@ -22,6 +22,7 @@ from slipway.infra.review.stack import (
     items,
     mapping,
     mappings,
+    strings,
     text,
     whole_internet,
     within,
@@ -293,6 +294,57 @@ def _find_ended_pools(change: Change) -> Iterator[Violation]:
             )
 
 
+def _find_lost_namespaces(change: Change) -> Iterator[Violation]:
+    """Namespaces that go with nothing in them that `deletes-data` names."""
+    for compared in change.compared:
+        if (gone := compared.deleted) is None or gone.type != NAMESPACE:
+            continue
+        name = at(gone.properties, "metadata", "name")
+        inside = [
+            other
+            for other in change.before.resources.values()
+            if other.provider == gone.provider and at(other.properties, "metadata", "namespace") == name
+        ]
+        held = [find_holding(other, change.before) for other in change.before.resources.values()]
+        lost = any(data and gone.urn in data.within and not (data.kept or data.rebuilt) for data in held)
+        if lost or find_holding(gone, change.before):
+            continue
+        names = [other.name for other in inside if other.type in {DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB}]
+        more = f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else ""
+        known = f": {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+        yield Violation(
+            compared.resource.urn,
+            f"deletes the namespace {name} and everything in it, also what others put there{known} "
+            f"({cause(compared)})",
+            f"{undo(compared)}; or look what is in it first: `kubectl get all,pvc,secrets -n {name}`",
+        )
+
+
+def _find_stopped(change: Change) -> Iterator[Violation]:
+    """Services whose Deployments go with them, and CronJobs. What StatefulSets hold, other policies name."""
+    for compared in change.compared:
+        gone = compared.deleted
+        if gone is None or compared.operation is not Operation.DELETE:
+            continue
+        spec = at(gone.properties, "spec")
+        if gone.type == CLIENT_SERVICE:
+            selector = strings(at(spec, "selector"))
+            if not any(
+                selector and selector.items() <= workload.labels.items() and change.ends(workload.resource.urn)
+                for workload in workloads(change.before, DEPLOYMENT)
+                if workload.resource.provider == gone.provider
+            ):
+                continue
+            metadata = strings(at(gone.properties, "metadata"))
+            reason = f"nobody answers at {metadata.get('name')}.{metadata.get('namespace')} any more"
+        elif gone.type == CRON_JOB:
+            when = " ".join(filter(None, [text(at(spec, "schedule")), text(at(spec, "timeZone"))]))
+            reason = f"{gone.name} no longer runs by itself ({when})"
+        else:
+            continue
+        yield Violation(compared.resource.urn, f"{reason}: {cause(compared)}", f"{undo(compared)}; else go on")
+
+
 def _consequences(change: Change, effect: Effect) -> Iterator[tuple[ResourceDiff, Consequence]]:
     """What has this effect, with the resource that is updated."""
     for compared in change.compared:
@@ -397,6 +449,22 @@ POLICIES: Sequence[ChangePolicy] = (
         "end.",
         _find_ended_work,
         "Run `pulumi up` while no Job runs there.",
+        harm=Harm.INTERRUPTION,
+    ),
+    ChangePolicy(
+        "deletes-namespace",
+        Severity.WARNING,
+        "A change deletes or replaces no namespace: everything in it goes, also what others put there.",
+        _find_lost_namespaces,
+        "Leave its name as it is; or look what is in it first.",
+        harm=Harm.LOSS,
+    ),
+    ChangePolicy(
+        "stops-answering",
+        Severity.WARNING,
+        "A change takes no service and no schedule away that people or programs count on.",
+        _find_stopped,
+        "Keep it in the stack; go on where nobody counts on it any more.",
         harm=Harm.INTERRUPTION,
     ),
     ChangePolicy(

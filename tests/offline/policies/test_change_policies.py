@@ -71,6 +71,9 @@ def claim(namespace: str = "ml", **spec: Any) -> Resource:
     return on_cluster(CLAIM, "models", namespace, spec={"accessModes": ["ReadWriteOnce"], **spec})
 
 
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
+SERVICE = "kubernetes:core/v1:Service"
 EKS = "aws:eks/cluster:Cluster"
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 
@@ -177,7 +180,7 @@ OUTCOMES: dict[str, tuple[Any, Any, str, tuple[str, ...]]] = {
     **{
         f"no data: {type_}": (on_cluster(type_, "it"), None, "", ())
         for type_ in (
-            *("kubernetes:core/v1:ConfigMap", "kubernetes:batch/v1:Job", NAMESPACE),
+            *("kubernetes:core/v1:ConfigMap", "kubernetes:batch/v1:Job"),
             *("gcp:storage/bucketIAMMember:BucketIAMMember", "aws:s3/filesFileSystem:FilesFileSystem"),
         )
     },
@@ -255,6 +258,31 @@ OUTCOMES: dict[str, tuple[Any, Any, str, tuple[str, ...]]] = {
         declared(EKS, "ml", {"vpcConfig": {"endpointPublicAccess": True}}),
         declared(EKS, "ml", {"vpcConfig": {"endpointPublicAccess": False}}),
         *("update-refused", ("fails half-way",)),
+    ),
+    "renamed namespace": (
+        [
+            declared(NAMESPACE, "ml", {"metadata": {"name": "ml"}}, provider=PROVIDER),
+            on_cluster(DEPLOYMENT, "page", "ml"),
+        ],
+        [
+            declared(NAMESPACE, "ml", {"metadata": {"name": "t"}}, provider=PROVIDER),
+            on_cluster(DEPLOYMENT, "page", "t"),
+        ],
+        *("deletes-namespace", ("namespace ml", "page", "metadata.name")),
+    ),
+    "app": (
+        [
+            on_cluster(SERVICE, "page", "ml", spec={"selector": {"app": "page"}}),
+            on_cluster(DEPLOYMENT, "page", "ml", spec={"template": {"metadata": {"labels": {"app": "page"}}}}),
+        ],
+        [],
+        *("stops-answering", ("page.ml",)),
+    ),
+    "service of no app": ([on_cluster(SERVICE, "nodes", "ml", spec={"selector": {"app": "page"}})], [], "", ()),
+    "schedule": (
+        [on_cluster(CRON_JOB, "credit", "ml", spec={"schedule": "0 3 * * *", "timeZone": "Europe/Berlin"})],
+        [],
+        *("stops-answering", ("credit", "0 3 * * * Europe/Berlin")),
     ),
     "opened endpoint": (
         declared(EKS, "ml", {"vpcConfig": {"endpointPublicAccess": False}}),
@@ -544,12 +572,14 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
     assert {policy.id: policy.harm for policy in CHANGE_POLICIES} == {
         "deletes-data": Harm.LOSS,
         "deletes-model-versions": Harm.LOSS,
+        "deletes-namespace": Harm.LOSS,
         "deletes-old-runs": Harm.LOSS,
         "lets-in": Harm.OPENING,
         "opens-to-people": Harm.OPENING,
         "safeguard-off": Harm.OPENING,
         "ends-running-pods": Harm.INTERRUPTION,
         "deletes-queue": Harm.INTERRUPTION,
+        "stops-answering": Harm.INTERRUPTION,
         "deletes-queue-api": Harm.INTERRUPTION,
         "password-out-of-step": Harm.INTERRUPTION,
         "volume-out-of-reach": Harm.INTERRUPTION,

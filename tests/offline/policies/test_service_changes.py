@@ -88,7 +88,8 @@ def test_a_namespace_takes_what_is_in_it_along_but_for_queues() -> None:
     moved = changed(NAMESPACE, "metadata", "name", to="other")
     lost = [each.policy for each in found([NAMESPACE, serving()], [moved, serving()])]
     assert lost == ["deletes-data"]
-    assert found([NAMESPACE, *beside(worker())], [moved, *beside(worker())]) == []
+    queue = found([NAMESPACE, *beside(worker())], [moved, *beside(worker())])
+    assert [each.policy for each in queue] == ["deletes-namespace"]
 
 
 def test_production_does_not_have_to_protect_what_goes_with_its_service() -> None:
