@@ -10,6 +10,7 @@ from pulumi.runtime import mocks, rpc
 
 from slipway.infra.emulator import Emulator, StoreFiles
 from slipway.infra.review.stack import Resource, mapping
+from slipway.offline.engine.provider_functions import POLICY_DOCUMENT, known_result
 from slipway.offline.engine.provider_outputs import (
     computed_outputs,
     is_marked,
@@ -89,16 +90,20 @@ class Cloud(mocks.Mocks):
         _add_unknowns(foreseen, whole.inputs, computed, resource.name)
         return foreseen
 
-    def looked_up(self, request: Any, *, preview: bool) -> struct_pb2.Struct | None:
-        """The result of a provider function; None where no emulator knows it, or only an update.
+    def looked_up(self, request: Any, provider: Mapping[str, Any], *, preview: bool) -> struct_pb2.Struct | None:
+        """The result of a provider function; None where nothing here knows it, or only an update.
 
-        In a preview a file that is not in the store is unknown, too; else it raises FileNotFoundError.
+        ``provider`` are the settings of the provider that is asked. In a preview a file that is not in the store
+        is unknown, too; else it raises FileNotFoundError.
         """
         try:
             arguments = rpc.deserialize_properties(request.args)
-            if preview and (self._is_computed(request.tok) or is_marked(arguments)):
+            marked = is_marked(arguments) and request.tok != POLICY_DOCUMENT
+            if preview and (self._is_computed(request.tok) or marked):
                 return None
             result = self._call_emulators(request.tok, plain(arguments))
+            if result is None:
+                result = known_result(request.tok, plain(arguments), provider)
         except FileNotFoundError:
             if preview:
                 return None

@@ -27,7 +27,6 @@ from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import unread
 from slipway.offline.engine.emulated_cloud import Cloud, NoStore
-from slipway.offline.engine.kubernetes_functions import KubernetesFunctions
 from slipway.offline.engine.leaving_unknown import leave_unknown
 from slipway.offline.engine.monitor import Evaluation, EvaluationError, Hooks, Monitor, Observer
 from slipway.offline.engine.source_positions import stack_trace
@@ -72,11 +71,10 @@ def evaluate(
     Raises what the program raises, and EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
-    disabled = config.get("pulumi:disable-default-providers")
-    cloud = Cloud([*emulators, KubernetesFunctions()], store or NoStore(), evaluation.unanswered)
+    cloud = Cloud(emulators, store or NoStore(), evaluation.unanswered)
     called = hooks or Hooks()
     monitor = Monitor(
-        evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled, stacks=stacks
+        evaluation, cloud, observer or Observer(), called, preview=preview, config=config, stacks=stacks
     )
     # Hooks are waited for, too: they run in the program's event loop.
     inline = hooks is None and not (observer and observer.waits)

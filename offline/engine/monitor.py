@@ -106,11 +106,11 @@ class Monitor(mocks.MockMonitor):
         hooks: Hooks,
         *,
         preview: bool,
-        disabled: object = None,
+        config: Mapping[str, Any] | None = None,
         stacks: Mapping[str, struct_pb2.Struct] | None = None,
     ) -> None:
-        """``disabled`` are the packages whose default provider may not be used, ``stacks`` the outputs of other
-        stacks, by the name that a reference to one has. Nothing is known of any other.
+        """``config`` is the stack's, by full keys. ``stacks`` are the outputs of other stacks, by the name that a
+        reference to one has. Nothing is known of any other.
         """
         super().__init__(cloud)
         self._hooks = hooks
@@ -119,7 +119,8 @@ class Monitor(mocks.MockMonitor):
         self._evaluation = evaluation
         self._observer = observer
         self._preview = preview
-        self._disabled = frozenset(texts(disabled))
+        self._config = config or {}
+        self._disabled = frozenset(texts(self._config.get("pulumi:disable-default-providers")))
         self._stacks = stacks or {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -182,11 +183,19 @@ class Monitor(mocks.MockMonitor):
                 read = {"unknown": True}
             return resource_pb2.ResourceInvokeResponse(**read)
         try:
-            result = self._cloud.looked_up(request, preview=self._preview)
+            result = self._cloud.looked_up(request, self._settings_of(request), preview=self._preview)
         except FileNotFoundError as error:
             raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
         fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}
         return resource_pb2.ResourceInvokeResponse(**fields)
+
+    def _settings_of(self, request: Any) -> Mapping[str, Any]:
+        """The settings of the provider that a function asks: its own inputs, or those of the stack's file."""
+        if known := self._evaluation.resources.get(request.provider.rpartition("::")[0]):
+            return known.inputs
+        package = request.tok.partition(":")[0]
+        named = (key.partition(":") for key in self._config)
+        return {name: self._config[f"{of}:{name}"] for of, _, name in named if of == package}
 
     def Call(self, request: Any) -> Any:  # noqa: N802
         """The result of a method of a resource, which no emulator knows."""
