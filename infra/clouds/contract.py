@@ -19,6 +19,9 @@ from slipway.infra.schema.base import ClusterSettings, StoreSettings
 from slipway.infra.schema.problems import Finding, Problem
 from slipway.infra.schema.request import Request, Starter, Wish
 
+Inputs = Mapping[str, Any]
+"""Arguments or results of a provider's function."""
+
 Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
 
@@ -166,6 +169,14 @@ class Cloud(ABC):
         ``request`` is None where the settings are wrong. Default: there are none.
         """
         return {}
+
+    def computed(self, function: str, args: Inputs, provider: Inputs) -> Inputs | None:  # noqa: ARG002
+        """The result of a function of its provider that needs no cloud: ``index/getRegion:getRegion``.
+
+        ``provider`` are the settings of the provider that is asked. A value that only the cloud knows is an
+        `Unknown`. Default: None, every function asks the cloud.
+        """
+        return None
 
     def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:  # noqa: ARG002
         """What copies to and from its buckets, for a stack of that ``configuration``. Default: nothing does."""

@@ -67,6 +67,17 @@ def mebibytes(quantity: str) -> int:
     return math.ceil(size_in_bytes(quantity) / 2**20)
 
 
+def number_of(quantity: str) -> Fraction | None:
+    """The number that a quantity is; None for text that is none, and for one with an exponent."""
+    match = QUANTITY.fullmatch(quantity)
+    if match is None:
+        return None
+    unit = match["unit"] or ""
+    scale = Fraction(1024) ** dict(BINARY)[unit] if unit.endswith("i") else Fraction(10) ** dict(DECIMAL)[unit]
+    # Nothing smaller than a billionth is kept: it counts as one.
+    return Fraction(math.ceil(Fraction(match["number"]) * scale * 10**9), 10**9)
+
+
 def canonical(quantity: str) -> str:
     """A quantity as the API server writes it: ``1Gi`` for ``1024Mi``, ``1`` for ``1000m``, ``1500m`` for ``1.5``.
 
@@ -74,16 +85,12 @@ def canonical(quantity: str) -> str:
     decimal quantity (`Quantity.CanonicalizeBytes` in pkg/api/resource/quantity.go of Kubernetes'
     apimachinery, seen November 2026). Text that is no quantity, or one with an exponent, is returned as it is.
     """
-    match = QUANTITY.fullmatch(quantity)
-    if match is None:
+    value = number_of(quantity)
+    if value is None:
         return quantity
-    unit = match["unit"] or ""
-    scale = Fraction(1024) ** dict(BINARY)[unit] if unit.endswith("i") else Fraction(10) ** dict(DECIMAL)[unit]
-    # Nothing smaller than a billionth is kept: it counts as one.
-    value = Fraction(math.ceil(Fraction(match["number"]) * scale * 10**9), 10**9)
     if not value:
         return "0"
-    binary = unit.endswith("i") and not value % 1024
+    binary = quantity.endswith("i") and not value % 1024
     base, suffixes = (1024, BINARY) if binary else (10, DECIMAL)
     amounts = ((value / Fraction(base) ** power, suffix) for suffix, power in suffixes)
     return next(f"{amount.numerator}{suffix}" for amount, suffix in amounts if amount.denominator == 1)

@@ -134,6 +134,10 @@ _numbered: list[str] = []
 """Names of the numbers that were handed on: the nth has the nth mark."""
 
 
+NOTICE = "Calling __str__ on an Output[T] is not supported"
+"""What stands in a text in place of the output that the program put there (pulumi 3.260, output.py)."""
+
+
 def mark(name: str) -> str:
     """What stands for a text that is not known; ``name`` says which."""
     return f"<<unknown:{re.sub('[<>]', '', name)}>>"

@@ -11,7 +11,7 @@ from pulumi.runtime import rpc
 
 from slipway.infra.review import stack as review
 from slipway.infra.review.stack import Resource, Secret
-from slipway.offline.engine.provider_outputs import as_marks, is_marked, marked_name, unmark
+from slipway.offline.engine.provider_outputs import NOTICE, as_marks, is_marked, marked_name, unmark
 from slipway.offline.engine.secret_outputs import as_secrets, names_of
 from slipway.offline.engine.source_positions import place_of
 
@@ -144,7 +144,9 @@ def _read_marks(value: Any) -> Any:
 def _for_review(value: Any) -> Any:
     """Inputs as reviews read them: what only an update knows, and what is secret, say so."""
     if rpc.is_rpc_secret(value):
-        return Secret("", partial=_is_unknown(rpc.unwrap_rpc_secret(value)))
+        secret = rpc.unwrap_rpc_secret(value)
+        # A mistake of the program, and no secret; what stands beside it may be one.
+        return NOTICE if NOTICE in str(secret) else Secret("", partial=_is_unknown(secret))
     if isinstance(value, Unknown):
         return review.Unknown(value.name) if isinstance(value, NamedUnknown) else review.UNKNOWN
     return unmark(value) if isinstance(value, str) else _map_parts(value, _for_review)

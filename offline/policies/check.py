@@ -22,6 +22,7 @@ from slipway.offline.policies import (
     openings,
     pods,
     pools,
+    programs,
     retention,
     security,
     services,
@@ -59,6 +60,7 @@ EVERYWHERE: Sequence[Policy] = (
     *openings.POLICIES,
     *budget.POLICIES,
     *until.POLICIES,
+    *programs.POLICIES,
 )
 """The policies that hold on every cloud."""
 

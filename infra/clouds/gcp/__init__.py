@@ -5,14 +5,14 @@ from datetime import date
 from typing import Any
 
 from slipway.infra.accelerators import AcceleratorFiles
-from slipway.infra.clouds.contract import BucketTool, Check, Cloud
+from slipway.infra.clouds.contract import BucketTool, Check, Cloud, Inputs
 from slipway.infra.clouds.gcp import settings
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Data, Platform, Store
 from slipway.infra.review.contract import Review
 from slipway.infra.review.facts import Probe, Supply
-from slipway.infra.review.stack import NodePool, Stack
+from slipway.infra.review.stack import NodePool, Stack, Unknown, text
 from slipway.infra.schema.problems import Problem
 from slipway.infra.schema.request import Request, Starter, Wish
 
@@ -65,6 +65,13 @@ class GoogleCloud(Cloud):
         from slipway.infra.clouds.gcp import doctor
 
         return doctor.probes(stack, request)
+
+    def computed(self, function: str, args: Inputs, provider: Inputs) -> Inputs | None:  # noqa: ARG002
+        if function != "organizations/getClientConfig:getClientConfig":
+            return None
+        # What no setting has, the provider takes from the environment or asks for.
+        fields = ("project", "region", "zone", "id", "accessToken")
+        return {key: text(provider.get(key)) or Unknown(f"getClientConfig.{key}") for key in fields}
 
     def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
         from slipway.infra.clouds.gcp import google_api

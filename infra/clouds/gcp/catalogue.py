@@ -380,7 +380,13 @@ def _allocatable_disk(boot_disk_gb: int, local_ssds: int) -> int:
 # The sidecar that Cloud Storage FUSE adds to pods which ask for it by their annotations.
 
 
+DRIVER = "gcsfuse.csi.storage.gke.io"
+"""The CSI driver that mounts a bucket in a pod."""
+
 PREFIX = "gke-gcsfuse"
+MOUNTS_BUCKETS = f"{PREFIX}/volumes"
+"""The annotation that adds the sidecar."""
+
 DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
 """Where annotations say nothing else
 (cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
@@ -388,7 +394,7 @@ DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage
 
 def sidecar(annotations: Mapping[str, str]) -> Resources:
     """What it adds to the requests of a pod with these annotations; nothing where they do not ask for it."""
-    if annotations.get(f"{PREFIX}/volumes") != "true":
+    if annotations.get(MOUNTS_BUCKETS) != "true":
         return Resources(cpu=0, memory=0)
     values = {key: annotations.get(f"{PREFIX}/{key}", default) for key, default in DEFAULTS.items()}
     return Resources(

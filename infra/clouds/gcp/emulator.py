@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 from slipway.infra import emulator
 from slipway.infra.clouds.gcp import autopilot, nodes
-from slipway.infra.clouds.gcp.catalogue import region_of, sidecar
+from slipway.infra.clouds.gcp.catalogue import DRIVER, region_of, sidecar
 from slipway.infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, GcpCluster
-from slipway.infra.clouds.gcp.store import DRIVER
 from slipway.infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
 from slipway.infra.platform import Node, Resources
 from slipway.infra.review.stack import is_true

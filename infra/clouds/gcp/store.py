@@ -7,6 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
+from slipway.infra.clouds.gcp.catalogue import DRIVER, MOUNTS_BUCKETS
 from slipway.infra.clouds.gcp.identity import Key
 from slipway.infra.clouds.gcp.network import INSTANCE_LIMIT, bucket_name, resource_name
 from slipway.infra.clouds.gcp.settings import GCS_FUSE_INPUT as INPUT
@@ -16,8 +17,6 @@ from slipway.infra.objects import file_system_store, file_system_volume
 from slipway.infra.platform import POD_USER, Data, Resources, Store
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 from slipway.infra.schema.quantities import mebibytes
-
-DRIVER = "gcsfuse.csi.storage.gke.io"
 
 MOUNT_OPTIONS = ",".join(
     [
@@ -120,7 +119,7 @@ def annotations(sidecar: Resources) -> Mapping[str, str]:
         "ephemeral-storage": f"{sidecar.ephemeral_storage}Mi",
     }
     return {
-        "gke-gcsfuse/volumes": "true",
+        MOUNTS_BUCKETS: "true",
         **{f"gke-gcsfuse/{name}-{kind}": amounts[name] for name in amounts for kind in ("request", "limit")},
     }
 

@@ -20,6 +20,7 @@ from slipway.infra.pipelines.images import TAGS
 from slipway.infra.review.facts import Charge, Price, Seconds, Source
 from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack
 from slipway.infra.settings import until
+from slipway.offline.engine.provider_outputs import NOTICE
 from slipway.offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import (
     DAEMON_SET,
@@ -418,6 +419,8 @@ def ending(days: int, *pools: NodePool, charge: float | None = None) -> Stack:
 
 
 TRIPS: Mapping[str, Sequence[Stack]] = {
+    "output-as-text": [stack(resource(JOB, "a", {"spec": {"a": [f"a {NOTICE}"]}}))],
+    "refused-by-kubernetes": [stack(replace(resource(JOB, "a", {"spec": {}}), place="__main__.py:1"))],
     # Ten minutes of boot and ten that it is kept are $2, and an hour of work $6.
     "budget-too-small": [spending(run=1.9), spending(month=1.9)],
     "budget-may-end-run": [spending(run=5), spending(month=5)],
@@ -677,6 +680,9 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
 }
 
 PASSES: Mapping[str, Sequence[Stack]] = {
+    "output-as-text": [stack(resource(JOB, "a", {"spec": {"a": ["a"]}}))],
+    # What a stack file asks for has checks of its own.
+    "refused-by-kubernetes": [stack(resource(JOB, "a", {"spec": {}}))],
     "budget-too-small": [spending(run=2.5), spending(None, run=0.1), spending()],
     "budget-may-end-run": [spending(run=9), spending(run=1), spending(month=9)],
     "budget-not-counted": [spending(prices={"t4": {"dollars": 6.0}}, run=100), spending(prices={})],

@@ -13,7 +13,7 @@ from typing import Any
 
 from slipway.infra.clouds.gcp import nodes
 from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE
-from slipway.infra.clouds.gcp.catalogue import Offer, machine_type, offers, region_of
+from slipway.infra.clouds.gcp.catalogue import DRIVER, Offer, machine_type, offers, region_of
 from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools, declared_ways
 from slipway.infra.clouds.gcp.review import access_policies, charges, policies
 from slipway.infra.clouds.gcp.review.access_policies import GRANT, bindings
@@ -160,9 +160,6 @@ IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"
 BUCKET_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:storage/bucketIAMBinding:BucketIAMBinding")
 PROJECT_GRANTS = ("gcp:projects/iAMMember:IAMMember", "gcp:projects/iAMBinding:IAMBinding")
 
-FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
-"""Of volumes that Cloud Storage FUSE mounts as the pod's own service account."""
-
 MEMBER = re.compile(r"\[([^/\]]+)/([^/\]]+)\]$|/subject/ns/([^/]+)/sa/([^/]+)$")
 """The Kubernetes service account in a member of a Workload Identity pool."""
 
@@ -253,7 +250,7 @@ def _mounting_pods(stack: Stack) -> dict[str, list[str]]:
     for job in stack.of_type(JOB):
         pod = at(job.properties, "spec", "template", "spec")
         drivers = [at(volume, "csi", "driver") for volume in mappings(at(pod, "volumes"))]
-        if FUSE_DRIVER in drivers:
+        if DRIVER in drivers:
             namespace = text(at(job.properties, "metadata", "namespace")) or "default"
             account = text(at(pod, "serviceAccountName")) or "default"
             accounts.setdefault(f"{namespace}/{account}", {})[stack.cluster_of(job)] = None
@@ -521,6 +518,7 @@ REVIEW = Review(
         *access_policies.GRANT_POLICIES,
         *policies.PROTECTION_POLICIES,
         *policies.PLACE_POLICIES,
+        *policies.BUCKET_POLICIES,
         *policies.POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),

@@ -3,12 +3,25 @@
 from collections.abc import Iterator
 
 from slipway.infra.clouds.gcp import autopilot, nodes
-from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
+from slipway.infra.clouds.gcp.catalogue import DRIVER, MOUNTS_BUCKETS, is_zone, region_of, regions
 from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools
 from slipway.infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
 from slipway.infra.platform import Resources
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
-from slipway.infra.review.stack import PROTECT, Properties, Stack, is_true, mapping, mappings, text, texts, whole
+from slipway.infra.review.stack import (
+    PROTECT,
+    Properties,
+    Resource,
+    Stack,
+    at,
+    is_true,
+    known,
+    mapping,
+    mappings,
+    text,
+    texts,
+    whole,
+)
 from slipway.infra.review.tables import hourly, node_price
 
 # Pods that GKE Autopilot refuses, and pods that it makes more of than their steps ask for.
@@ -233,5 +246,69 @@ PROTECTION_POLICIES = (
         "In a production stack Google refuses to delete clusters, and buckets that have objects in them.",
         _deletable,
         f"Set `{PROTECT}: true`.",
+    ),
+)
+
+
+# Pods that mount a bucket, in programs that declare them by themselves.
+
+
+TEMPLATES = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"), ())
+"""Where an object may have a pod."""
+
+
+def _unmountable(stack: Stack) -> Iterator[Violation]:
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv, November 2026.
+    for resource in stack.resources.values():
+        if resource.package != "kubernetes":
+            continue
+        pod = next((found for path in TEMPLATES if (found := at(resource.properties, *path))), None)
+        spec = mapping(at(pod, "spec"))
+        if DRIVER not in [at(volume, "csi", "driver") for volume in mappings(spec.get("volumes"))]:
+            continue
+        annotations = at(pod, "metadata", "annotations")
+        if known(annotations) and not is_true(mapping(annotations).get(MOUNTS_BUCKETS)):
+            yield Violation(
+                resource.urn,
+                f"its pods mount a bucket without the annotation {MOUNTS_BUCKETS}, and wait for it for ever",
+                f'add `{MOUNTS_BUCKETS}: "true"` to the annotations of the pod template',
+            )
+        if spec.get("serviceAccountName") in {None, "", "default"}:
+            yield Violation(
+                resource.urn,
+                "its pods mount a bucket as the service account `default`, which has no rights on it",
+                "name a service account that workload identity gives roles/storage.objectUser on the bucket",
+            )
+        for cluster in _clusters_of(resource, stack):
+            if not _mounts_buckets(cluster):
+                yield Violation(
+                    resource.urn,
+                    f"its pods mount a bucket, and the cluster {cluster.name} has no driver for that",
+                    "enable `gcs_fuse_csi_driver_config` in the `addons_config` of the cluster",
+                )
+
+
+def _clusters_of(resource: Resource, stack: Stack) -> list[Resource]:
+    """The cluster of the stack that the resource's provider leads to; none where that is not known."""
+    provider = stack.resources.get(resource.provider)
+    found = [cluster for cluster in stack.of_type(CLUSTER) if provider and cluster.urn in provider.needs]
+    return found if len(found) == 1 else []
+
+
+def _mounts_buckets(cluster: Resource) -> bool:
+    enabled = at(cluster.properties, "addonsConfig", "gcsFuseCsiDriverConfig", "enabled")
+    # Autopilot always has the driver.
+    return not known(enabled) or is_true(enabled) or is_true(cluster.properties.get("enableAutopilot"))
+
+
+BUCKET_POLICIES = (
+    Policy(
+        "gcp-bucket-not-mounted",
+        Severity.ERROR,
+        "A pod that mounts a bucket has the sidecar's annotation, an account with rights, and a cluster with the "
+        "driver.",
+        _unmountable,
+        "Add what the finding names.",
+        harm=Harm.REFUSAL,
     ),
 )
