@@ -3,6 +3,33 @@
 Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `mlflow`, `tensorflow_serving`
 and `program`. ``APP_KINDS`` in `slipway.infra.pipelines.file.shape` lists them; nothing else asks of which kind an
 app is.
+
+A kind of app is a subclass of `AppKind`. Its fields are the keys that a ``pipeline.yaml`` may have of an app of
+this kind, and its name is the type of the key ``kind``. Its docstring and the descriptions of its fields are its
+part of docs/pipeline.md, and those of ``settings`` its part of docs/settings.md. The smallest one::
+
+    class HelloSettings(AppSettings):
+        "Where a greeting runs."
+
+        cpu: Cpu = Field(default="50m", description="CPU asked for, as a Kubernetes quantity.")
+
+
+    class HelloApp(AppKind):
+        "A page that greets whoever opens it."
+
+        kind: Literal["hello"] = Field(description="A greeting.")
+        text: str = Field(default="Hello", description="What it says.")
+        settings = HelloSettings
+
+        def declare(self, app: AppInStack) -> AppDeclaration:
+            return AppDeclaration(
+                name=app.name,
+                title="Greeting",
+                placed_by=app.placed_by,
+                port=8080,
+                module="workloads.hello.serve",
+                arguments=["--port", "{port}", "--text", literal(app.fill(self.text))],
+            )
 """
 
 from __future__ import annotations
@@ -124,34 +151,7 @@ class AppResources(Model):
 
 
 class AppKind(Model, ABC):
-    """A kind of app. Its fields are the keys that a ``pipeline.yaml`` may have of an app of this kind.
-
-    A subclass has its name as the type of the key ``kind``. Its docstring and the descriptions of its fields are
-    its part of docs/pipeline.md, and those of ``settings`` its part of docs/settings.md. The smallest one::
-
-        class HelloSettings(AppSettings):
-            "Where a greeting runs."
-
-            cpu: Cpu = Field(default="50m", description="CPU asked for, as a Kubernetes quantity.")
-
-
-        class HelloApp(AppKind):
-            "A page that greets whoever opens it."
-
-            kind: Literal["hello"] = Field(description="A greeting.")
-            text: str = Field(default="Hello", description="What it says.")
-            settings = HelloSettings
-
-            def declare(self, app: AppInStack) -> AppDeclaration:
-                return AppDeclaration(
-                    name=app.name,
-                    title="Greeting",
-                    placed_by=app.placed_by,
-                    port=8080,
-                    module="workloads.hello.serve",
-                    arguments=["--port", "{port}", "--text", literal(app.fill(self.text))],
-                )
-    """
+    """What an app of any kind may have."""
 
     settings: ClassVar[type[AppSettings]] = AppSettings
     """What a stack file may say of an app of this kind, with the kind's defaults."""

@@ -332,9 +332,7 @@ def _read(folder: Folder) -> _Reading:
         return reading
     if not isinstance(raw, dict):
         reason = "not a section of keys and values"
-        reading.problems.append(
-            Problem(file, raw, reason, "write `description:` and `steps:`, each with its values")
-        )
+        reading.problems.append(Problem(file, raw, reason, "write `steps:`, each with its values"))
         return reading
     content = cast("dict[str, Any]", raw)
     findings = [_repeated_key(key) for key in repeated]

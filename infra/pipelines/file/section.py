@@ -91,7 +91,7 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
         fields[SERVICES] = _services(name, declared, lost)
     if declared.apps or _any_at(lost, APPS):
         fields[APPS] = _apps(name, declared, lost)
-    return _model(name, base, declared.description, fields)
+    return _model(name, base, declared.description or f"Where the steps of `{name}` run.", fields)
 
 
 def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:

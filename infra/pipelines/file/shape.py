@@ -54,12 +54,6 @@ SHORTEST_LEASE, LONGEST_LEASE = 5, 3600
 for as long as a lease, nobody takes over the item of a worker that died."""
 
 
-def _sentence(value: str) -> str:
-    if not value.strip():
-        raise refuse("empty", "write what it does, in a sentence")
-    return value.strip()
-
-
 class Parameter(Model):
     """A key of the pipeline's section in stack files."""
 
@@ -281,9 +275,7 @@ class PipelineService(Model):
 class PipelineFile(Model):
     """A pipeline."""
 
-    description: Annotated[str, AfterValidator(_sentence)] = Field(
-        description="What the pipeline does, in a sentence."
-    )
+    description: str = Field(default="", description="What the pipeline does, in a sentence.")
     parameters: dict[str, Parameter] = Field(
         default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
     )
@@ -336,7 +328,6 @@ class _PartialStep(PipelineStep):
 PartialFile: type[PipelineFile] = create_model(
     "PartialFile",
     __base__=PipelineFile,
-    description=(str, ""),
     parameters=(dict[str, _PartialParameter], Field(default_factory=dict)),
     steps=(dict[str, _PartialStep], Field(default_factory=dict)),
 )

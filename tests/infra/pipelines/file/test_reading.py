@@ -1,5 +1,6 @@
 """Pipelines that a folder declares in ``pipeline.yaml``: what stack files may say of them, and their steps."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,13 @@ def stack(folder: Path, **section: Any) -> dict[str, Any]:
 def steps_of(folder: Path, **section: Any) -> Sequence[StepDeclaration]:
     settings = load(stack(folder, **section)).pipelines["churn"]
     return declared_steps(str(folder), settings)
+
+
+def test_the_first_file_of_the_readme_is_a_pipeline(folder: Path) -> None:
+    [first, *_] = re.findall("```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "pipeline.yaml").write_text(first, encoding="utf-8")
+    settings: Any = load(stack(folder, steps={"train": {"pool": "cpu"}})).pipelines["churn"]
+    assert settings.steps.train.pool == "cpu"
 
 
 def test_its_parameters_and_steps_are_keys_of_the_stack_file(folder: Path) -> None:

@@ -133,7 +133,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         ("description: [", ":1", "YAML"),
         ("description: x\nsteps: {a: {run: [x]}}\nsteps: {}\n", "steps", "line 3"),
         ("- a\n", "", "`steps:`"),
-        ("", "description", "required"),
+        ("", "steps", "required"),
         ("description: x\nsteps: {}\n", "steps", "empty"),
         ("description: x\nsteps: {a: {run: []}}\n", "steps.a.run", "`[python, train.py]`"),
         ("description: x\nsteps:\n  a: {run: [x]}\n  a: {run: [y]}\n", "steps.a", "line 4"),
