@@ -69,8 +69,9 @@ define INSTALL
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.tools.progress "Compiling what a rehearsal imports" sh -c '\
 $(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
 $(BIN)/python -c "import slipway.offline.rehearsal.cli, slipway.offline.rehearsal.output.report; \
-from slipway.infra.clouds.registry import CLOUDS; \
-[__import__(f\"slipway.infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
+from importlib.util import find_spec; from slipway.infra.clouds.registry import CLOUDS; \
+[__import__(part) for cloud in CLOUDS for name in (\"platforms\", \"emulator\") \
+if find_spec(part := f\"slipway.infra.clouds.{cloud}.{name}\")]"; wait'
 endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv

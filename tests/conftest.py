@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+# What a shell starts in the background, as `nohup make test &`, ignores Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # On a busy machine, whatever runs beside a test decides how long it takes.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,7 +42,6 @@ TOGETHER = (
     "tests/test_new_pipeline.py",
     "tests/test_newcomer.py",
     "tests/test_own_project.py",
-    "tests/tools/reference/test_clouds.py",
     "tests/workloads/fraud/",
     "tests/workloads/apps/notebook/",
     "tests/workloads/apps/page/test_browser.py",

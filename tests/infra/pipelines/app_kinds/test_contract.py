@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from slipway.infra.pipelines.app_kinds import contract
 from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind, app_findings
 from slipway.infra.pipelines.file.shape import APP_KINDS
 from slipway.infra.places import PACKAGE
@@ -26,8 +27,8 @@ from slipway.infra.schema.base import Cpu
 
 @pytest.fixture(scope="module")
 def example() -> Any:
-    """The class `HelloApp` of the docstring."""
-    _, code = (AppKind.__doc__ or "").split("::\n", 1)
+    """The class `HelloApp` of the module's docstring."""
+    _, code = (contract.__doc__ or "").split("::\n", 1)
     names: dict[str, Any] = {"__name__": __name__}
     exec(IMPORTS + textwrap.dedent(code), names)
     return names["HelloApp"]
