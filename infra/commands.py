@@ -1,4 +1,4 @@
-"""How messages name the commands that help: as they are typed where the message is read."""
+"""How messages name the commands and pages that help: as they are where the message is read."""
 
 import shlex
 
@@ -24,6 +24,11 @@ def command(verb: str, *words: str, **options: str | bool) -> str:
     words = (*words, *(str(given.pop(name)) for name in POSITIONAL & given.keys()))
     parts = [option(name, None if value is True else str(value)) for name, value in given.items()]
     return " ".join([PACKAGE, verb, *words, *parts])
+
+
+def page(name: str) -> str:
+    """Where the page ``name`` of the documentation is: that of the clone, or of the installed package."""
+    return f"docs/{name}" if LIBRARY == PROJECT else str(LIBRARY / PACKAGE / "docs" / name)
 
 
 def option(name: str, value: str | None = None) -> str:

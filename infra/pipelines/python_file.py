@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
@@ -140,7 +141,9 @@ def declaration_error(file: str, reason: str) -> SettingsError:
 
 def problem(file: str, reason: str) -> Problem:
     """What is wrong with the declaration in ``file``."""
-    return Problem(file, Path(file).stem.upper(), reason, "correct the file; docs/steps.md says what it declares")
+    return Problem(
+        file, Path(file).stem.upper(), reason, f"correct the file; {page('steps.md')} says what it declares"
+    )
 
 
 # What keeps steps from being those of one pipeline, however it declares them.

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
+from slipway.infra.commands import page
 from slipway.infra.schema.base import WRONG_VALUE, Model
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
 from slipway.infra.schema.renamed import Renamed
@@ -37,7 +38,7 @@ BOUNDS = {
 }
 
 
-SETTINGS = "docs/settings.md"
+SETTINGS = page("settings.md")
 """The page that describes the keys of a stack file."""
 
 

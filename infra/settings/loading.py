@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.commands import page
 from slipway.infra.pipelines.contract import AnyPipeline, PipelineSettings
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.platform_output import Resolve
@@ -95,7 +96,7 @@ def _nothing(raw: Mapping[str, Any]) -> list[Problem]:
     if raw:
         return []
     reason = "no key of the stack's configuration begins with `slipway:`"
-    fix = "write `slipway:clusters`, `slipway:store` and `slipway:pipelines`, as docs/your-project.md shows"
+    fix = f"write `slipway:clusters`, `slipway:store` and `slipway:pipelines`, as {page('your-project.md')} shows"
     return [Problem("slipway", None, reason, fix)]
 
 

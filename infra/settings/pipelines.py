@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import AfterValidator, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
+from slipway.infra.commands import page
 from slipway.infra.pipelines import apps
 from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
@@ -100,7 +101,7 @@ def _own_store(values: dict[str, Any], others: Mapping[str, Mapping[Any, Any]]) 
 
 
 def _no_store(empty: bool) -> Finding:
-    add = "add it: the one store that all clusters share, as docs/settings.md describes it"
+    add = f"add it: the one store that all clusters share, as {page('settings.md')} describes it"
     return Finding(("store",), None, "empty" if empty else "required, and not there", add)
 
 

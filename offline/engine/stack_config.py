@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from slipway.infra.commands import page
 from slipway.infra.review.stack import mapping, text
 from slipway.infra.schema.problems import PREFIX, did_you_mean, nearest, printable, without_prefix
 from slipway.infra.schema.secret_values import MASK
@@ -115,7 +116,7 @@ def _names(folder: Path) -> list[str]:
 def _find_misplaced(content: Mapping[str, Any]) -> Iterator[str]:
     """What the CLI would leave out of a stack file without a word."""
     if not content:
-        yield "the file is empty; write the settings below `config:`, as docs/your-project.md shows"
+        yield f"the file is empty; write the settings below `config:`, as {page('your-project.md')} shows"
     for key in content:
         if key in KEYS:
             continue

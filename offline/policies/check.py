@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.commands import page
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import Stack, mapping
 from slipway.infra.schema.problems import did_you_mean, key_of
@@ -357,7 +358,7 @@ def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
     known = [policy.id for policy in (*policies(), *CHANGE_POLICIES)]
     for name in suppressions:
         if name not in known:
-            fix = did_you_mean(name, known, "remove it; docs/policies.md lists the policies")
+            fix = did_you_mean(name, known, f"remove it; {page('policies.md')} lists the policies")
             yield _about_file(
                 UNKNOWN_SUPPRESSION, key_of(("suppress", name), f"{SECTION}."), "no such policy", fix
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from slipway.infra.commands import page
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.placed import GATES, MOVER, SCHEDULED_RUN
 from slipway.infra.review.contract import Policy, Severity, Violation
@@ -213,7 +214,7 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
                 f"{duration(LOGIN)}: the state then does not learn how the Job ends, and may stay locked, while "
                 "the Job goes on",
                 f"{in_cluster}shorten its time_limit; or deploy from a runner of your own, whose login renews "
-                "itself, and suppress this (docs/ci.md, Longer than a login)",
+                f"itself, and suppress this ({page('ci.md')}, Longer than a login)",
             )
 
 

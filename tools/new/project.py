@@ -1,7 +1,11 @@
 """``slipway new acme``: the folder of a project that uses the package, which can be rehearsed at once."""
 
+import json
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -25,6 +29,9 @@ TESTED = next(path for folder in (LIBRARY / PACKAGE, LIBRARY) if (path := folder
 EXTRAS = ("rehearse",)
 """The extras of the package that a new project asks for. A stack on a cloud needs that cloud's, too."""
 
+WHEELS = "wheels"
+"""The folder of a project with the package, where no index has it."""
+
 LONGEST_NAME = 20
 """Characters: with a stack's name it stands in those of clusters, which have at most 40 (GKE)."""
 
@@ -38,8 +45,12 @@ def draft(name: str, folder: Path) -> Draft:
         problems = [Problem("NAME", name, reason, "write for example `acme`")]
     if problems:
         raise RefusedError(problems)
-    files = {path: named(path, text, name) for path, text in template().items()}
-    requirements, warning = lock(EXTRAS)
+    files: dict[str, str | Path] = {path: named(path, text, name) for path, text in template().items()}
+    wheel = installed_from()
+    if isinstance(wheel, Path):
+        # The project installs what it was made with, on any machine.
+        files[f"{WHEELS}/{wheel.name}"] = wheel
+    requirements, warning = lock(EXTRAS, source=wheel)
     said = [
         f"Wrote {name}/: {len(files) + 1} files",
         *([f"Not pinned by digests: {warning}"] if warning else []),
@@ -77,17 +88,42 @@ def named(path: str, text: str, name: str) -> str:
 _SECTION = "\ntemplate:\n"
 
 
-def lock(extras: Sequence[str], index: str = "") -> tuple[str, str]:
+def installed_from() -> Path | str:
+    """What this package was installed from: a wheel that is still there, an address, or nothing: an index.
+
+    Installers note it (PEP 610, https://packaging.python.org/en/latest/specifications/direct-url/, November 2026).
+    """
+    try:
+        noted = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return ""
+    origin: dict[str, Any] = json.loads(noted or "{}")
+    url, vcs = str(origin.get("url", "")), origin.get("vcs_info")
+    if vcs:
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if not url.startswith("file:"):
+        return url
+    path = Path(unquote(urlsplit(url).path))
+    return path if path.suffix == ".whl" and path.is_file() else ""
+
+
+def lock(extras: Sequence[str], index: str = "", source: Path | str = "") -> tuple[str, str]:
     """The lock file of a project, and what keeps it from having digests, or nothing.
 
-    ``index`` is the address of one that has this version, beside that of all other packages.
+    ``index`` is the address of one that has this version, beside that of all other packages. ``source`` is what
+    `installed_from` returns: a wheel is found in the project's folder `WHEELS`.
     """
-    pin = f"{DISTRIBUTION}[{','.join(extras)}]=={version()}"
+    asked = f"{DISTRIBUTION}[{','.join(extras)}]"
+    pin = f"{asked} @ {source}" if source and isinstance(source, str) else f"{asked}=={version()}"
     # Without extras nobody could tell from the file which of its lines they asked for.
-    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", BY_DIGESTS]
-    how = f"# `echo '{pin}' | uv pip compile {' '.join(options)} -` pins what it needs by digests.\n"
-    options += ["--no-header", "--constraints", str(TESTED), *(["--index", index] if index else [])]
+    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", *([] if "+" in pin else [BY_DIGESTS])]
+    beside, found = "", list[str]()
+    if isinstance(source, Path):
+        beside, found = f"--find-links {WHEELS}\n", ["--find-links", str(source.parent)]
+        options = [*options, "--find-links", WHEELS]
+    how = f"# `echo '{pin}' | uv pip compile {' '.join(options)} -` pins what it needs by digests.\n{beside}"
+    words = [*options[: len(options) - len(found)], *found, "--no-header", "--constraints", str(TESTED)]
     try:
-        return how + compile_pins([pin], *options, folder=Path()), ""
+        return how + compile_pins([pin], *words, *(["--index", index] if index else []), folder=Path()), ""
     except UvError as error:
         return f"{how}{pin}\n", f"no package index answered for {pin}: {error}"

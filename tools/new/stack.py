@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.infra.commands import command, option
+from slipway.infra.commands import command, option, page
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
@@ -250,10 +250,10 @@ def _optional(section: Section) -> Iterator[str]:
 def _comments(section: Section) -> Iterator[str]:
     """What the section can have beside its steps, as it would stand there."""
     if SCHEDULE not in section.values:
-        yield "Runs it by the clock as well, here each night, which is billed: docs/runs.md."
+        yield "Runs it by the clock as well, here each night, which is billed."
         yield f"{SCHEDULE}: {NIGHTLY}"
     if section.apps:
-        yield "Its apps stay after the steps, and are billed around the clock: docs/apps.md. With `follow: newest`"
+        yield "Its apps stay after the steps, and are billed around the clock. With `follow: newest`"
         yield "beside `pool` an app goes on to what a schedule makes."
     for key, app in section.apps.items():
         yield from _entry(key, app, "")
@@ -379,7 +379,7 @@ def _section(uses: str, gpu: str | None) -> Section:
         settings = run.settings
     except ValidationError as error:
         keys = listed(sorted({".".join(map(str, problem["loc"])) for problem in error.errors()}), "and")
-        fix = "write the stack file by hand, as docs/your-project.md shows"
+        fix = f"write the stack file by hand, as {page('your-project.md')} shows"
         raise RefusedError([Problem(option("uses"), uses, f"{keys} of it have no default", fix)]) from error
     return on_gpus(run) if gpu and most_needed(settings, gpus=True) is None else run
 
@@ -425,7 +425,7 @@ def _registry(section: Section, starter: Starter) -> str:
     repository = f", repository: {starter.repository}" if starter.repository else ""
     mark = "" if builds(section) else "# "
     return (
-        "  # Where its images are built, and which registry they are pushed to: docs/image-builds.md.\n"
+        "  # Where its images are built, and which registry they are pushed to.\n"
         f"  {mark}slipway:{REGISTRY}: {{pool: {CPU_POOL}{repository}}}\n\n"
     )
 

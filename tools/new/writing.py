@@ -1,6 +1,7 @@
 """Files and folders that are written whole, and only where nothing is yet."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 import jinja2
 from rich.text import Text
 
-from slipway.infra.commands import command, option
+from slipway.infra.commands import command, option, page
 from slipway.infra.exits import Exit, report_error, report_problems
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT, PROJECT_FILE
@@ -30,11 +31,11 @@ class RefusedError(Exception):
 class Draft:
     """What is to be written: the texts of ``files`` by their paths below ``target``, or the one file `target` is.
 
-    ``said`` is what to tell about it, line by line.
+    A path in place of a text is a file that is copied. ``said`` is what to tell about it, line by line.
     """
 
     target: Path
-    files: Mapping[str, str] | str
+    files: Mapping[str, str | Path] | str
     said: Sequence[str]
 
 
@@ -60,7 +61,10 @@ def write(draft: Draft, root: Path) -> None:
         else:
             for name, text in draft.files.items():
                 (made / name).parent.mkdir(parents=True, exist_ok=True)
-                (made / name).write_text(text, encoding="utf-8")
+                if isinstance(text, Path):
+                    shutil.copyfile(text, made / name)
+                else:
+                    (made / name).write_text(text, encoding="utf-8")
         if os.path.lexists(draft.target):
             raise FileExistsError(str(draft.target))
         draft.target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +124,7 @@ def draft(name: str) -> Draft:
         "Next:",
         f"  {command('new', stack='mine', cloud='existing', uses=name)}    or another cloud",
         f"  {command('rehearse', stack='mine')}",
-        "docs/your-program.md says how your own programs take the place of prepare.py and train.py",
+        f"{page('your-program.md')} says how your own programs take the place of prepare.py and train.py",
     )
     return Draft(target, files, said)
 

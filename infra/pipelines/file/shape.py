@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.app_kinds.mlflow import MlflowApp
@@ -43,7 +44,7 @@ else:
 NAMES = ("pipeline.yaml", "pipeline.yml")
 """The file, and how it is misspelt."""
 
-PAGE = "docs/pipeline.md"
+PAGE = page("pipeline.md")
 """The page that describes its keys."""
 
 MOST_WORKERS = 1000

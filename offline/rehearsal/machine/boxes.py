@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slipway.infra.commands import page
+
 NEEDED = (
     "Linux 5.12 that lets you make mounts in a namespace of your own (`unshare --user --mount true` fails here): "
-    "docs/rehearsal.md says how that is allowed"
+    f"{page('rehearsal.md')} says how that is allowed"
 )
 """What it takes."""
 
