@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -105,6 +106,7 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
     assert {
         "slipway/py.typed",
         "slipway/CHANGELOG.md",
+        "slipway/docs/your-project.md",
         "slipway/infra/program.py",
         "slipway/infra/data/images.toml",
         "slipway/workloads/runtime/search/requirements.txt",
@@ -152,6 +154,34 @@ def test_a_new_project_reads_ten_digits_and_none_of_its_files_changes(installed:
         text=True,
     )
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.slow
+def test_a_project_made_by_a_wheel_installs_that_wheel_elsewhere(
+    built: dict[str, Path], installed: Path, tmp_path: Path
+) -> None:
+    wheel = built[".whl"]
+    noted = {"url": wheel.as_uri(), "archive_info": {}}
+    made_by = write_tree(tmp_path / "installed", {})
+    shutil.copytree(installed, made_by, dirs_exist_ok=True)
+    [information] = made_by.glob("*.dist-info")
+    (information / "direct_url.json").write_text(json.dumps(noted))
+    made = python(made_by, tmp_path, "-m", "slipway", "new", "acme")
+    assert made.returncode == 0, made.stderr
+    project = (tmp_path / "acme").rename(tmp_path / "elsewhere")
+    assert [path.read_bytes() for path in (project / "wheels").iterdir()] == [wheel.read_bytes()]
+    digest = sha256(wheel.read_bytes()).hexdigest()
+    lines = (project / "requirements.txt").read_text().replace("\\\n", "").splitlines()
+    assert [digest in line for line in lines if line.startswith("slipway-ml[")] == [True]
+    pip = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--target", str(tmp_path / "target")]
+    done = subprocess.run(
+        [*pip, "--no-deps", "--require-hashes", "-r", "requirements.txt"],
+        cwd=project,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert f"slipway-ml=={VERSION}" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name", ["Acme", "a_b", "a" * 21, "taken"])

@@ -114,16 +114,18 @@ def lock(extras: Sequence[str], index: str = "", source: Path | str = "") -> tup
     `installed_from` returns: a wheel is found in the project's folder `WHEELS`.
     """
     asked = f"{DISTRIBUTION}[{','.join(extras)}]"
-    pin = f"{asked} @ {source}" if source and isinstance(source, str) else f"{asked}=={version()}"
-    # Without extras nobody could tell from the file which of its lines they asked for.
-    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", *([] if "+" in pin else [BY_DIGESTS])]
-    beside, found = "", list[str]()
+    address = source if isinstance(source, str) else ""
+    pin = f"{asked} @ {address}" if address else f"{asked}=={version()}"
+    # Without extras nobody could tell from the file which of its lines they asked for. A commit has no digest.
+    options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", *([] if address.startswith("git+") else [BY_DIGESTS])]
+    words = [*options, "--no-header", "--constraints", str(TESTED), *(["--index", index] if index else [])]
+    beside = ""
     if isinstance(source, Path):
-        beside, found = f"--find-links {WHEELS}\n", ["--find-links", str(source.parent)]
-        options = [*options, "--find-links", WHEELS]
+        beside = f"--find-links {WHEELS}\n"
+        options += ["--find-links", WHEELS]
+        words += ["--find-links", str(source.parent)]
     how = f"# `echo '{pin}' | uv pip compile {' '.join(options)} -` pins what it needs by digests.\n{beside}"
-    words = [*options[: len(options) - len(found)], *found, "--no-header", "--constraints", str(TESTED)]
     try:
-        return how + compile_pins([pin], *words, *(["--index", index] if index else []), folder=Path()), ""
+        return how + compile_pins([pin], *words, folder=Path()), ""
     except UvError as error:
         return f"{how}{pin}\n", f"no package index answered for {pin}: {error}"
