@@ -31,7 +31,7 @@ from slipway.infra.kubernetes.pods.pod import (
     spread,
     tolerations,
 )
-from slipway.infra.kubernetes.run import TESTER, PodImage, Run, inside, pulled_with
+from slipway.infra.kubernetes.run import NO_CODE, TESTER, PodImage, Run, inside, pulled_with
 from slipway.infra.kubernetes.shipping.bundle import (
     Files,
     code_files,
@@ -120,7 +120,8 @@ def app_bundle(
         contents.update(collect(modules, root, list(declared.files)).contents)
     if command:
         code = code_files(command, declared.arguments)
-        contents.update({f"{CODE}/{path}": content for path, content in code.contents.items()})
+        # The folder in which it starts has to be there, also where the image has all that it runs.
+        contents.update({f"{CODE}/{path}": content for path, content in code.contents.items()} or {NO_CODE: b""})
     if declared.requirements:
         contents[LOCK] = normalised(located(declared.requirements, root))
     if not contents:

@@ -163,6 +163,20 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     assert "site 127.0.0.1:" in substitute
 
 
+def test_an_app_starts_in_a_folder_without_other_files(tmp_path: Path) -> None:
+    written = """
+steps: {hello: {run: "echo hi > {output}/a.txt"}}
+apps: {files: {kind: program, port: 8000, run: [python, -m, http.server, "{port}", --directory, "{hello}"]}}
+"""
+    folder = write_tree(tmp_path / "web", {"pipeline.yaml": written})
+    small = {"hello": SMALL}
+    section = {"uses": str(folder), "steps": small, "apps": {"files": SMALL}}
+    outcome, printed = rehearse_file(
+        tmp_path / "out", stack_file(tmp_path / "stack.yaml", pipelines={"web": section}), keep=lambda _: None
+    )
+    assert outcome.exit_code == 0, printed
+
+
 def test_a_program_of_an_app_that_is_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:
     file = stack(tmp_path, "nowhere")
     with pytest.raises(SettingsError) as error:
