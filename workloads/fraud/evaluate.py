@@ -121,6 +121,7 @@ report = round_all(
         "review_cost": options.review_cost,
         "combine": options.combine,
         "data": {key: data[key] for key in ("source", "days")},
+        "read": f"{'simulated' if data['source'] == 'simulate' else data['source']}, {len(names)} days",
         "set_aside": [
             {"day": row["item"], "reason": row.get("reason") or ""} for row in items if row["state"] != "done"
         ],

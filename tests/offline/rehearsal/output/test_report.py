@@ -375,6 +375,8 @@ def test_on_a_phone_yaml_keeps_its_lines_and_the_page_its_width(tmp_path: Path) 
         box = outputs.locator(".scroll").evaluate("found => [found.scrollWidth, found.clientWidth]")
         assert box[0] > box[1], "what is beside the screen can be scrolled to"
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+        rows = page.locator(".wide tr").evaluate_all("found => found.map(row => row.offsetHeight)")
+        assert max(rows) <= 60, "two lines of text"
 
 
 def test_what_a_rehearsal_lays_over_stands_there_as_yaml(tmp_path: Path) -> None:
