@@ -59,7 +59,7 @@ from slipway.offline.rehearsal.output.comparison import compare
 from slipway.offline.rehearsal.output.outcome import Configuration, Options, Outcome
 from slipway.offline.rehearsal.output.results import ITEMS_FAILED, collect
 from slipway.offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
-from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
+from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Phase, Place, Results, State, kept
 from slipway.offline.rehearsal.trials import few_trials
 
 # A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
@@ -250,7 +250,7 @@ class Session:
     def run(self) -> Outcome:
         """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
         place = Place(self.options.folder)
-        lock = Lock(place.folder)
+        lock = files.Lock(place.folder)
         try:
             if self.options.fresh:
                 place.clear()
@@ -267,7 +267,7 @@ class Session:
             finally:
                 reaper.close()
         finally:
-            lock.release()
+            lock.close()
 
     def _rehearse(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, self.options.quiet)

@@ -122,6 +122,9 @@ WHOLE = "whole.json"
 """The file of an environment that is written last: it has a digest of the others. Its time of modification is that
 of the last use."""
 
+_NAME = re.compile(r"[0-9a-f]{16}")
+"""What environments are called."""
+
 KEPT = 10
 RECENT = 24 * 3600.0
 """How many environments are kept. Beyond these, one goes that no rehearsal used for this many seconds."""
@@ -318,8 +321,16 @@ class Environments:
         return ended.code
 
     def _clean(self, newest: Path) -> None:
-        """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
-        others = [path for path in self.folder.iterdir() if path.is_dir() and path != newest]
+        """Deletes environments that nobody used of late, and what killed rehearsals left of others.
+
+        Others may keep folders beside them: those here are called by a digest, and have what uv writes first.
+        """
+        others = [
+            path
+            for path in self.folder.iterdir()
+            if path != newest and _NAME.fullmatch(path.name) and (path / "pyvenv.cfg").is_file()
+            if not path.is_symlink()
+        ]
         used = {other: (other / WHOLE).stat().st_mtime for other in others if (other / WHOLE).is_file()}
         oldest = sorted(used, key=lambda kept: used[kept], reverse=True)[KEPT - 1 :]
         for other in others:

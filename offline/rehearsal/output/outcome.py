@@ -17,6 +17,7 @@ from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, StackConfig
 from slipway.offline.evaluation.worker import where
+from slipway.offline.files import BusyError, FolderError
 from slipway.offline.rehearsal.beside import not_run
 from slipway.offline.rehearsal.capacity import Trace
 from slipway.offline.rehearsal.cluster.server_specs import only_said
@@ -24,7 +25,7 @@ from slipway.offline.rehearsal.machine.programs import Program
 from slipway.offline.rehearsal.output.charts import UsedBy
 from slipway.offline.rehearsal.output.comparison import Comparison
 from slipway.offline.rehearsal.output.results import CollectedResults
-from slipway.offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
+from slipway.offline.rehearsal.state import JobRecord, ServiceRecord
 
 
 @dataclass(frozen=True)

@@ -249,14 +249,17 @@ def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
 ) -> None:
     monkeypatch.setattr(environments, "KEPT", 2)
     now = time.time()
-    for name, age in (("new", 60.0), ("old", 2 * environments.RECENT), ("older", 3 * environments.RECENT)):
+    new, old, older, half, *others = (f"{name:0>16}" for name in ("e", "d", "0", "f", "mine", "1"))
+    for name in (new, old, older, half, others[0]):
         (place.folder / name).mkdir(parents=True)
+        (place.folder / name / "pyvenv.cfg").touch()
+    for name, age in ((new, 60.0), (old, 2 * environments.RECENT), (older, 3 * environments.RECENT)):
         (place.folder / name / environments.WHOLE).write_text("{}", encoding="utf-8")
         os.utime(place.folder / name / environments.WHOLE, (now - age, now - age))
-    (place.folder / "half").mkdir()
+    (place.folder / others[1]).mkdir()
     made = provide(place)
     left = {path.name for path in place.folder.iterdir() if path.is_dir()}
-    assert left == {"new", made.folder.name}
+    assert left == {new, made.folder.name, *others}
 
 
 @pytest.mark.slow
