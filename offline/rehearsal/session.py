@@ -253,6 +253,8 @@ class Session:
         lock = files.Lock(place.folder)
         try:
             if self.options.fresh:
+                if text := place.cleared():
+                    self.console.print(Text(text, "bold red"), soft_wrap=True)
                 place.clear()
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []

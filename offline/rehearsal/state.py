@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -224,6 +225,22 @@ class Place:
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name not in known:
                 remove(path)
+
+    def cleared(self) -> str:
+        """A sentence about what `clear` deletes; empty where there is no file of it."""
+        roots = [path for name in FRESH if not (path := self.folder / name).is_symlink()]
+        paths = [path for root in roots for path in (root, *root.rglob("*")) if path.is_file()]
+        statuses = {path: path.lstat() for path in paths}
+        if not statuses:
+            return ""
+        newest = max(statuses, key=lambda path: statuses[path].st_mtime)
+        changed = datetime.fromtimestamp(statuses[newest].st_mtime).astimezone().isoformat(" ", "minutes")
+        size = sum(status.st_size for status in statuses.values()) / 2**20
+        names = ", ".join(root.name for root in roots if root.exists())
+        return (
+            f"Deletes {names} in {self.folder}: {len(statuses):,} files, {size:,.1f} MiB; the newest is "
+            f"{newest.relative_to(self.folder)}, of {changed}"
+        )
 
     def clear(self) -> None:
         """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""

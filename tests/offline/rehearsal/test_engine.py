@@ -77,8 +77,9 @@ def test_fresh_and_a_store_that_is_gone_make_all_run_again_and_delete_nothing_of
     (tmp_path / LOCK).write_bytes(MARK)
     (tmp_path / "mine.txt").write_text("kept")
     for fresh in (False, True, False):
-        rehearse(three(), tmp_path, fresh=fresh)
+        _, printed = rehearse(three(), tmp_path, fresh=fresh)
         assert ran(tmp_path) == "abc"
+        assert ("store" in printed and "MiB" in printed and "report.html, of 20" in printed) == fresh
         if fresh:
             shutil.rmtree(tmp_path / "store")
     assert (tmp_path / "mine.txt").read_text() == "kept"
