@@ -374,6 +374,9 @@ class Kubelet:
             **prepared.environment,
         }
         box = self._box(container, built_in, folder, scratch, _used(mounts, environment, prepared))
+        if container.read_only_root and not box:
+            # It takes an environment for writable that nothing but the box makes read-only.
+            environment = {"PIP_USER": "1", **environment}
         return Launch(
             command=prepared.words,
             environment=environment,

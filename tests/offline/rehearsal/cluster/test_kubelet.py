@@ -425,18 +425,18 @@ def test_data_in_the_store_are_only_read(machine: Machine, held: bool) -> None:
     assert [path.name for path in (machine.store / "photos").iterdir()] == ["a"]
 
 
-@pytest.mark.usefixtures("held")
-def test_what_a_container_may_write_to_it_writes_to(machine: Machine) -> None:
+def test_what_a_container_may_write_to_it_writes_to(machine: Machine, held: bool) -> None:
     pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
     mounts = [mount("tmp", "/tmp"), mount("store", "/store")]
     script = (
         "import os, pathlib, sys, tempfile, multiprocessing; tempfile.mkdtemp(); multiprocessing.Lock();"
         "made = pathlib.Path(sys.argv[1], 'models'); made.mkdir(); (made / 'new').write_text('1');"
         "os.replace(made / 'new', made.parent / 'moved'); open('/dev/null', 'w').write('1');"
-        "pathlib.Path.home().joinpath('.cache').mkdir()"
+        "pathlib.Path.home().joinpath('.cache').mkdir(); print(os.environ.get('PIP_USER'))"
     )
     result = machine.run(script, "/store", pod=pod, volumeMounts=mounts, **READ_ONLY)
     assert result.succeeded, result.message
+    assert result.message == ("None\n" if held else "1\n")
     assert (machine.store / "moved").read_text() == "1"
 
 
