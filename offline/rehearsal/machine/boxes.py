@@ -44,11 +44,13 @@ class Box:
 
     def specification(self) -> Mapping[str, object]:
         """As `launch.py` takes it."""
-        visible = dict.fromkeys(str(place) for path in self.visible for place in (path, path.resolve()))
+        visible = dict.fromkeys(place for path in self.visible for place in (path, path.resolve()))
+        shown = {*visible, self.tmp}
         return {
             "root": str(self.root),
             "tmp": str(self.tmp),
-            "visible": list(visible),
+            # What is below another one is seen with it. Mounted by itself, nothing could be renamed over it.
+            "visible": [str(path) for path in visible if shown.isdisjoint(path.parents)],
             "mounts": [[str(mount.source), mount.path, mount.writable] for mount in self.mounts],
             "required": self.required,
             "protected": [str(path) for path in self.protected],

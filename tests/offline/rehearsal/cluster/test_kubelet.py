@@ -28,6 +28,7 @@ from slipway.offline.rehearsal.machine.launch import LANDLOCK, landlock
 from slipway.offline.rehearsal.machine.listening import Loopback
 from slipway.offline.rehearsal.machine.processes import Reaper, Stop
 from tests.support.rehearsing import all_end, wait_until
+from tests.support.tree import write_tree
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"
@@ -438,6 +439,21 @@ def test_what_a_container_may_write_to_it_writes_to(machine: Machine, held: bool
     assert result.succeeded, result.message
     assert result.message == ("None\n" if held else "1\n")
     assert (machine.store / "moved").read_text() == "1"
+
+
+@pytest.mark.usefixtures("held")
+def test_what_a_word_names_can_be_replaced_and_deleted(machine: Machine) -> None:
+    write_tree(machine.store, {"run/state.json": "1", "run/step/weights": "1"})
+    script = (
+        "import os, pathlib, shutil, sys; state, step = map(pathlib.Path, sys.argv[1:]);"
+        "new = state.with_name('new'); new.write_text('2'); new.replace(state); shutil.rmtree(step)"
+    )
+    pod, mounts = {"volumes": [STORE]}, [mount("store", "/store")]
+    result = machine.run(
+        script, "/store/run/state.json", "/store/run/step", pod=pod, volumeMounts=mounts, **READ_ONLY
+    )
+    assert result.succeeded, result.message
+    assert [path.name for path in (machine.store / "run").iterdir()] == ["state.json"]
 
 
 def further_mounts(machine: Machine, *mounts: dict[str, Any], script: str) -> PodResult:
