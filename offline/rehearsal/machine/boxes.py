@@ -17,6 +17,10 @@ NEEDED = (
 """What it takes."""
 
 
+SHARED_MEMORY = 64
+"""MiB of `/dev/shm` that a container has by default under containerd and CRI-O (November 2026)."""
+
+
 @dataclass(frozen=True)
 class BoxMount:
     """A folder ``source`` of this machine that the container has at ``path``."""
@@ -32,7 +36,7 @@ class Box:
 
     ``root`` is an empty folder. ``visible`` are paths that it sees though they are below `/tmp`. Without
     ``required`` it starts outside where the box cannot be made. ``protected`` are folders that it only reads,
-    though it may write around them.
+    though it may write around them. ``shared_memory`` are the MiB of its `/dev/shm`.
     """
 
     root: Path
@@ -41,6 +45,7 @@ class Box:
     mounts: Sequence[BoxMount] = ()
     required: bool = False
     protected: Sequence[Path] = ()
+    shared_memory: int = SHARED_MEMORY
 
     def specification(self) -> Mapping[str, object]:
         """As `launch.py` takes it."""
@@ -54,6 +59,7 @@ class Box:
             "mounts": [[str(mount.source), mount.path, mount.writable] for mount in self.mounts],
             "required": self.required,
             "protected": [str(path) for path in self.protected],
+            "shared_memory": self.shared_memory,
         }
 
 

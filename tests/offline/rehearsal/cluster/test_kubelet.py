@@ -456,6 +456,19 @@ def test_what_a_word_names_can_be_replaced_and_deleted(machine: Machine) -> None
     assert [path.name for path in (machine.store / "run").iterdir()] == ["state.json"]
 
 
+@pytest.mark.skipif(not boxes.available(), reason="this machine lets no user make mounts")
+@pytest.mark.parametrize(("size", "mebibytes"), [("", 64), ("200Mi", 200)])
+def test_shared_memory_is_as_large_as_in_a_cluster(machine: Machine, size: str, mebibytes: int) -> None:
+    volumes = [volume("shared-memory", emptyDir={"medium": "Memory", "sizeLimit": size})] if size else []
+    script = (
+        "import os; status = os.statvfs('/dev/shm'); print(status.f_blocks * status.f_frsize >> 20, "
+        "os.listdir('/dev/shm')); open('/dev/shm/new', 'w').write('1')"
+    )
+    mounts = [mount("shared-memory", "/dev/shm")] if size else []
+    result = machine.run(script, pod={"volumes": volumes}, volumeMounts=mounts, **READ_ONLY)
+    assert result.message.startswith(f"{mebibytes} []\n"), result.message
+
+
 def further_mounts(machine: Machine, *mounts: dict[str, Any], script: str) -> PodResult:
     """A container whose program has the paths of ``mounts``, of the store and of scratch space, built in."""
     pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
