@@ -47,6 +47,7 @@ from slipway.offline.rehearsal import capacity as capacities
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
 from slipway.offline.rehearsal.cluster.containers import Containers
+from slipway.offline.rehearsal.cluster.job_controller import Target
 from slipway.offline.rehearsal.cluster.server_specs import app_of
 from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
@@ -307,8 +308,9 @@ class Session:
         # Where it is a link, checkouts share the environments.
         environments = Environments((options.root / ENVIRONMENTS).resolve(), reaper)
         containers = Containers(configuration.programs, environments)
+        disrupt = Target.parse(options.disrupt) if options.disrupt else None
         engine = Engine(
-            place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
+            place, state, results, emulated, reaper, display, disrupt, containers, self.keep is not None
         )
         engine.is_beside = self.is_beside
         engine.follow(configuration.trace)
@@ -375,14 +377,11 @@ class Session:
             resource.name for resource in evaluation.resources.values() if resource.type == STATEFUL_SET
         }
         place.forget_services(declared_services)
-        if options.disrupt and not engine.evicted:
-            ran = [engine.records[urn] for urn in engine.executed]
-            trained = ", ".join(
-                job_record.name for job_record in ran if job_record.epochs or job_record.workers > 1
-            )
+        if missed := bool(options.disrupt and not engine.evicted):
+            ran = ", ".join(engine.records[urn].name for urn in engine.executed)
             display.say(
-                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
-                f"or has several pods, of which there was {trained or 'none'}"
+                f"--disrupt {options.disrupt}: nothing was evicted. The Jobs that ran: {ran or 'none'}; `--fresh` "
+                "runs all. A pod that prints no `epoch 3/12` or `step 20/200` is evicted with `:after=20s`"
             )
         # A Job at a place of a step, and what asks for nodes there, are parts of that step's own.
         jobs = [
@@ -420,6 +419,7 @@ class Session:
             began=began,
             ended=time.time(),
             interrupted=engine.interrupted,
+            missed=missed,
         )
 
 

@@ -68,12 +68,12 @@ class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
     ``queued`` is how long it waited in a queue, ``pending`` for a node. ``requested`` is the whole pod with what a
-    cloud injects. ``epochs`` are (done, all) of a training, as its log says. ``workers`` are the pods that run at
-    once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes`` are how many of these
-    work together, each on a node of its own, 0 where they do not, and ``generations`` how often they began
-    together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result in the store and
-    those that it read: by directory the SHA-256 of the manifest. ``parts`` are seconds of its pods by what they
-    went for, where it is measured.
+    cloud injects. ``epochs`` are (done, all) of a training, as its log says, or of another ``unit``. ``workers``
+    are the pods that run at once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes``
+    are how many of these work together, each on a node of its own, 0 where they do not, and ``generations`` how
+    often they began together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result
+    in the store and those that it read: by directory the SHA-256 of the manifest. ``parts`` are seconds of its
+    pods by what they went for, where it is measured.
     """
 
     urn: str
@@ -103,6 +103,7 @@ class JobRecord:
     message: str = ""
     peak_memory: int = 0
     epochs: tuple[int, int] | None = None
+    unit: str = "epoch"
     notes: list[str] = field(default_factory=list[str])
     results: dict[str, str] = field(default_factory=dict[str, str])
     parts: dict[str, float] = field(default_factory=dict[str, float])

@@ -63,7 +63,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rehearsal found out.
+    """What a rehearsal found out. ``missed`` says that nothing was evicted though a pod was to be.
 
     ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
     ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
@@ -83,6 +83,7 @@ class Outcome:
     services: Sequence[ServiceRecord] = ()
     used: Sequence[UsedBy] = ()
     beside: frozenset[str] = frozenset()
+    missed: bool = False
 
     @property
     def only_said(self) -> list[str]:
@@ -93,10 +94,10 @@ class Outcome:
 
     @property
     def exit_code(self) -> Exit:
-        """`Exit.DONE` where every resource was created and every Job succeeded."""
+        """`Exit.DONE` where every resource was created, every Job succeeded, and what was to be evicted was."""
         if self.interrupted:
             return Exit.INTERRUPTED
-        return Exit.FAILED if self.evaluation.failed else Exit.DONE
+        return Exit.FAILED if self.evaluation.failed or self.missed else Exit.DONE
 
 
 # What `rehearse` and `demo` share: their console, and how they print problems.

@@ -209,10 +209,32 @@ def test_a_disrupted_training_is_retried_and_goes_on_where_it_was(tmp_path: Path
     assert "evicted after epoch 4 (DisruptionTarget)" in printed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "disrupt", "told"),
+    [
+        ("[step {epoch}/12] loss 1", "train", "evicted after step 4 "),
+        ("nothing", "train:0:after=1s", "evicted 1 s after its program was started "),
+    ],
+)
+def test_a_training_is_disrupted_after_steps_or_seconds(
+    line: str, disrupt: str, told: str, tmp_path: Path
+) -> None:
+    script = TRAINING.replace("Epoch {epoch}/12", line)
+
+    def program() -> None:
+        Toys().job("toy-train", script, "/store", "0.2", rules=[ignore_disruption()])
+
+    outcome, printed = rehearse(program, tmp_path, disrupt=disrupt)
+    assert (record(outcome, "toy-train").attempts, outcome.exit_code) == (2, 0), printed
+    assert told in printed
+
+
 def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
-    _, printed = rehearse(lambda: Toys().job("toy-train", TRAINING, "/store", "0.01"), tmp_path, disrupt="trian")
-    assert "--disrupt trian: nothing was evicted" in printed
-    assert "of which there was toy-train" in printed
+    program = "print('step', '1 of 3')"
+    outcome, printed = rehearse(lambda: Toys().job("toy-train", program), tmp_path, disrupt="train:after=60s")
+    assert "--disrupt train:after=60s: nothing was evicted" in printed
+    assert outcome.exit_code == 1
 
 
 def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
