@@ -297,18 +297,22 @@ class Engine(Observer):
         record.started = time.time()
         record.phase = Phase.PENDING
         self.executed.add(resource.urn)
-        with self.place.log(resource.name).open("wb") as log:
-            try:
-                result = (
-                    self._move(resource, record, log, stop)
-                    if is_moved(resource)
-                    else self._run_alone(resource, record, log, stop)
-                )
-            except (UnsupportedError, RefusedError, UnschedulableError) as error:
-                log.write(f"{error}\n".encode())
-                raise self._end_job(record, Phase.FAILED, str(error)) from error
-            except CancelledError as error:
-                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+        try:
+            with self.place.log(resource.name).open("wb") as log:
+                try:
+                    result = (
+                        self._move(resource, record, log, stop)
+                        if is_moved(resource)
+                        else self._run_alone(resource, record, log, stop)
+                    )
+                except (UnsupportedError, RefusedError, UnschedulableError) as error:
+                    log.write(f"{error}\n".encode())
+                    raise self._end_job(record, Phase.FAILED, str(error)) from error
+        except CancelledError as error:
+            raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+        except OSError as error:
+            why = f"{error.filename or 'this machine'}: {error.strerror}"
+            raise self._end_job(record, Phase.FAILED, why) from error
         record.index = result.index
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message

@@ -53,7 +53,7 @@ from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
 from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
-from slipway.offline.rehearsal.machine.processes import Reaper, handling
+from slipway.offline.rehearsal.machine.processes import Reaper, end_left, handling
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare
@@ -259,6 +259,8 @@ class Session:
                 place.clear()
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
+            if left := end_left(place.pods):
+                remarks.append(f"ended {left} processes of a rehearsal that was killed")
             remarks += place.create()
             if not boxes.available():
                 remarks.append(WRITES if launch.landlock() < launch.LANDLOCK else SHARED_TMP)

@@ -73,7 +73,8 @@ def available() -> bool:
         root.mkdir()
         tmp.mkdir()
         specification = {
-            **{"reaper": sink.fileno(), "nice": 0, "cpus": [], "binds": None, "writable": [str(tmp)]},
+            **{"reaper": sink.fileno(), "parent": os.getpid(), "nice": 0, "cpus": [], "binds": None},
+            "writable": [str(tmp)],
             "box": Box(
                 root, tmp, (), (BoxMount(tmp, "/slipway/box", writable=False),), required=True
             ).specification(),

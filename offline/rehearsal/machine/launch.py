@@ -40,6 +40,8 @@ _WITH_TRUNCATE = 3
 """The version of Landlock that knows truncation."""
 
 _NO_NEW_PRIVILEGES = 38
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_NO_NEW_PRIVS and PR_SET_PDEATHSIG of prctl(2)."""
 
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 """CLONE_NEWNS and CLONE_NEWUSER of unshare(2)."""
@@ -77,11 +79,20 @@ def main() -> None:
     if settings["binds"] is not None:
         _report_binds(settings["binds"])
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_with(settings["parent"])
     try:
         os.execvp(command[0], command)
     except OSError as error:
         print(f"StartError: exec: {command[0]!r}: {error.strerror}", file=sys.stderr, flush=True)
         sys.exit(START_ERROR)
+
+
+def _end_with(parent: int) -> None:
+    """Has Linux kill this process, whatever it becomes, with ``parent``: the reaper may be killed, too."""
+    if sys.platform == "linux":
+        _libc().prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def landlock() -> int:

@@ -258,6 +258,14 @@ def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
         assert reason in printed, reason
 
 
+def test_a_file_that_cannot_be_written_is_the_reason_why_a_job_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "one.log").mkdir(parents=True)
+    (tmp_path / LOCK).write_bytes(MARK)
+    outcome, printed = rehearse(three(), tmp_path)
+    assert outcome.exit_code == 1
+    assert f"{tmp_path}/logs/one.log: Is a directory" in printed
+
+
 def test_two_rehearsals_of_a_stack_do_not_run_together(tmp_path: Path) -> None:
     lock = Lock(tmp_path)
     with pytest.raises(BusyError, match=r"another rehearsal \(process \d+\) is at work"):
