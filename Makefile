@@ -11,8 +11,17 @@ OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
 	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE CHECK
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
+SWITCHES := FRESH BENCHMARK FOLLOW ONCE ATTEMPTS REHEARSAL FORCE CHECK
+
+# What deletes or overwrites is meant for one command, and some systems set NAME for all of them.
+$(foreach option,FRESH FORCE NAME,$(if $(filter command,$(origin $(option))),,$(eval override $(option) :=)))
 $(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
 	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
+
+# A switch is `1` from here on where it is on, and else empty.
+$(foreach switch,$(SWITCHES),$(if $(filter-out 1 true yes 0 false no,$($(switch)))$(word 2,$($(switch))),\
+	$(error $(switch) is `$($(switch))`: write 1, true or yes to switch it on, and 0, false, no or nothing to switch it off)))
+$(foreach switch,$(SWITCHES),$(eval override $(switch) := $(if $(filter 1 true yes,$($(switch))),1)))
 
 # What is nearest to the name $(1) among $(2), as a question. Both are quoted: names come from the command line.
 QUOTE = '$(subst ','\'',$(1))'

@@ -264,7 +264,7 @@ class Step:
     ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
     in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads. With
     ``checkpoints`` those of its program are copied beside it. ``idle`` says what becomes of it while it does not
-    use its GPUs.
+    use its GPUs. ``shm`` is the size of `/dev/shm` in MiB, where that is not the default.
     """
 
     pipeline: str
@@ -306,6 +306,12 @@ class Step:
     cache: int = 0
     checkpoints: Checkpoints | None = None
     idle: IdleGpus | None = None
+    shm: int | None = None
+
+    @property
+    def shared_memory(self) -> int:
+        """MiB of `/dev/shm`, of its memory; 0 where it is the container runtime's."""
+        return shared_memory(self.resources) if self.shm is None else self.shm
 
     @property
     def buckets(self) -> int:
@@ -352,6 +358,20 @@ class Step:
     def publishes(self) -> bool:
         """Whether it leaves a result in a directory of its own."""
         return self.command is not None or any("{output}" in argument for argument in self.arguments)
+
+
+SHARED_MEMORY, SHARED_MEMORY_PLACE = "shared-memory", "/dev/shm"
+"""The volume with the memory that processes of a pod share, and where programs look for it."""
+
+
+def shared_memory(resources: Resources) -> int:
+    """MiB of `/dev/shm` where nothing says it: as of a machine, half of its memory for what has GPUs, else 0.
+
+    The runtime's 64 MiB end workers of PyTorch's DataLoader by SIGBUS (torch/csrc/DataLoader.cpp), and make
+    NCCL fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, both seen November 2026). A
+    limit reserves nothing: pages count for the pod's memory as they are written.
+    """
+    return resources.memory // 2 if resources.gpus else 0
 
 
 def with_those_before(steps: Iterable[Step]) -> list[Step]:

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import fcntl
+import json
 import os
 import shutil
 import stat
@@ -69,9 +71,13 @@ def write_or_check(page: Path, text: str, module: str, arguments: Sequence[str])
 
 
 def remove(folder: Path) -> None:
-    """Deletes ``folder`` with all that is in it, write-protected or not."""
-    if folder.exists():
-        change_mode(folder, writable=True)
+    """Deletes ``folder`` with all that is in it, write-protected or not; of a link the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        # To delete a file takes rights on its folder alone, and its inode may have another name elsewhere.
+        for path, _, _ in os.walk(folder):
+            Path(path).chmod(stat.S_IMODE(Path(path).lstat().st_mode) | stat.S_IRWXU)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -82,3 +88,72 @@ def change_mode(folder: Path, *, writable: bool) -> None:
             if not entry.is_symlink():
                 mode = entry.stat().st_mode
                 entry.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
+
+
+# Folders that a command cleans: only those with its own mark.
+
+
+LOCK = "lock"
+MARK = b"folder of slipway, last used by process "
+"""How the lock file of such a folder begins. Any program may leave a file called `lock`."""
+
+
+class BusyError(Exception):
+    """Another process is at work in the folder; the text says which."""
+
+
+class FolderError(Exception):
+    """The folder cannot be used; the text says why."""
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether Slipway made ``folder``, as its lock file says."""
+    return _content(folder / LOCK).startswith(MARK)
+
+
+def _content(path: Path) -> bytes:
+    """What is in a regular file; nothing where there is no such file."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            return path.read_bytes()
+    return b""
+
+
+def _is_of_unmarked_rehearsal(folder: Path) -> bool:
+    """Whether a rehearsal made ``folder`` before there was a mark: beside the lock is its record of Jobs."""
+    lock = _content(folder / LOCK)
+    with contextlib.suppress(ValueError, AttributeError):
+        return lock.isdigit() and json.loads(_content(folder / "state.json")).keys() == {"format", "jobs"}
+    return False
+
+
+class Lock:
+    """Held while a command is at work in ``folder``; the system releases it however the command ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises BusyError and FolderError."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # A command that was killed at once leaves an empty lock, and nothing else.
+            entries = [path for path in folder.iterdir() if path.name != LOCK or path.lstat().st_size]
+            if entries and not is_marked(folder) and not _is_of_unmarked_rehearsal(folder):
+                raise FolderError(
+                    f"{folder} is not empty, and no rehearsal made it; name a new or an empty folder"
+                )
+            self.descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise FolderError(f"{folder} cannot be written to: {error.strerror}") from error
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _content(folder / LOCK).removeprefix(MARK).decode(errors="replace").strip()
+            os.close(self.descriptor)
+            raise BusyError(
+                f"another rehearsal (process {holder or 'unknown'}) is at work in {folder}; wait for it or stop it"
+            ) from None
+        # In one write, and over what is there: it is never without the mark.
+        os.pwrite(self.descriptor, MARK + b"%-10d\n" % os.getpid(), 0)
+
+    def close(self) -> None:
+        """Releases the lock."""
+        os.close(self.descriptor)

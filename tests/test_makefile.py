@@ -41,6 +41,10 @@ class Preview:
         """Whether Python was called."""
         return self._calls.exists()
 
+    def forget(self) -> None:
+        """Forgets that Python was called."""
+        self._calls.unlink()
+
     def run(self, *words: str, exits: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         self._exits.write_text(str(exits), encoding="utf-8")
         command = ["make", f"BIN={self._bin}", *words]
@@ -108,6 +112,39 @@ NEW = "-m slipway new --example=mnist"
 )
 def test_what_stands_behind_a_target_is_handed_on(preview: Preview, words: list[str], called: str) -> None:
     assert preview.make(*words)[:2] == (0, shlex.split(called))
+
+
+SWITCHES = {
+    "FRESH": ("rehearse", "--fresh"),
+    "BENCHMARK": ("demo", "--benchmark"),
+    "FOLLOW": ("logs", "--follow"),
+    "ATTEMPTS": ("logs", "--attempts"),
+    "ONCE": ("watch", "--once"),
+    "REHEARSAL": ("show", "--rehearsal"),
+    "FORCE": ("get", "--force"),
+    "CHECK": ("pin-inputs", "--check"),
+}
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_is_on_by_one_true_and_yes_alone(preview: Preview, switch: str) -> None:
+    target, option = SWITCHES[switch]
+    for value in ("1", "true", "yes"):
+        assert option in preview.make(target, f"{switch}={value}")[1]
+    for value in ("0", "false", "no", ""):
+        assert option not in preview.make(target, f"{switch}={value}")[1]
+    preview.forget()
+    for value in ("maybe", "2", "1 1", "Yes!", "$(shell touch here)", "off"):
+        assert preview.run(target, f"{switch}={value}").returncode == 2
+    assert not preview.called
+
+
+@pytest.mark.parametrize("name", [*SWITCHES, "NAME"])
+def test_what_deletes_and_a_name_are_read_from_the_command_line_alone(preview: Preview, name: str) -> None:
+    target, option = SWITCHES.get(name, ("import", "--name=1"))
+    taken = option in preview.make(target, **{name: "1"})[1]
+    assert taken == (name not in {"FRESH", "FORCE", "NAME"})
+    assert option in preview.make(target, f"{name}=1", **{name: "0"})[1]
 
 
 HOSTILE = [

@@ -31,6 +31,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "text": {"slipway:secrets": PLANTED},
     "list": {"slipway:secrets": [PLANTED]},
     "deeper": {"slipway:secrets": {"own-key": {"value": PLANTED}}},
+    "url": {"slipway:secrets": {"own-key": SECURE}, "slipway:namespace": f"redis://:{PLANTED}@host"},
     "misspelt": {"slipway:secret": {"own-key": PLANTED}},
     "rehearsed": {"slipway:secrets": {"own-key": SECURE}, "slipway:rehearsal": {"secrets": {"own-key": PLANTED}}},
 }

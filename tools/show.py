@@ -10,7 +10,6 @@ import json
 import re
 import secrets
 import shlex
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -33,6 +32,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.review.stack import mapping, mappings
 from slipway.infra.terminal import new_console
 from slipway.offline.evaluated.model import Model, document
+from slipway.offline.files import remove
 
 STORE = "store"
 """Name of the volume, in every pod that uses the store."""
@@ -252,7 +252,7 @@ def _copy(described: Described, stack: str, folder: Path, pod: str, mount: str) 
         copied = Path(temporary) / described.path
         if target.is_dir():
             # An earlier copy of the same run's folder: nobody else's, for the path has the run's digest.
-            shutil.rmtree(target)
+            remove(target)
         copied.replace(target)
     return target
 

@@ -1,6 +1,7 @@
 """The key `checkpoints` of a step: what its program renames into `{checkpoint}` is copied beside it."""
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,15 @@ CHECKPOINT = "checkpoint"
 
 CHECKPOINTS = "checkpoints"
 """The key."""
+
+FOLDER_VARIABLE = "SLIPWAY_CHECKPOINT"
+"""The environment variable that names the same folder."""
+
+LAUNCHER = re.compile(
+    r"(?:^|[\s/;&|(])(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate\s+launch)(?:\s|$)"
+)
+"""What starts a program as workers, and is ended by SIGUSR1 and SIGUSR2 while these go on and hear nothing. It
+passes on SIGTERM, SIGINT and SIGHUP, all as SIGTERM (torch 2.15, November 2026)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class StepCheckpoints(Model):
     signal: Literal["TERM", "INT", "HUP", "USR1", "USR2"] = Field(
         default="TERM",
         description="What the program gets when its pod has to end. `SLIPWAY_NOTICE` then names a file with the "
-        "seconds that it has.",
+        "seconds that it has. Workers of torchrun get no `USR1` and `USR2`.",
     )
     all_pods: bool = Field(
         default=False,
@@ -66,10 +76,17 @@ class StepCheckpoints(Model):
             all_pods=self.all_pods,
         )
 
-    def findings(self, at: Path, *, nodes: bool, others: Collection[Path]) -> Iterator[Finding]:
-        """Findings about this section at ``at`` of a step that may have ``nodes``; ``others`` are places of
-        what has the name of the reference.
+    def findings(
+        self, at: Path, words: Sequence[str], *, nodes: bool, others: Collection[Path]
+    ) -> Iterator[Finding]:
+        """Findings about this section at ``at`` of a step that runs ``words`` and may have ``nodes``.
+
+        ``others`` are places of what has the name of the reference.
         """
+        if self.signal.startswith("USR") and LAUNCHER.search(" ".join(words)):
+            reason = "it ends torchrun alone, whose workers go on and never hear of it"
+            fix = "write `TERM`, which torchrun passes on, or remove the key"
+            yield Finding((*at, "signal"), self.signal, reason, fix, read=((*at[:-1], "run"),))
         if self.all_pods and not nodes:
             reason = "the step has one pod"
             fix = "remove it, or add `nodes`"

@@ -19,7 +19,7 @@ from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Priority, Resources
-from slipway.infra.schema.base import Duration, Float, Int, Model, PoolSettings, Size, refuse
+from slipway.infra.schema.base import Duration, Float, Int, Memory, Model, PoolSettings, Size, refuse
 from slipway.infra.schema.cron import Cron, TimeZone
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.paths import STORED
@@ -41,6 +41,12 @@ class StepSettings(PodSettings):
     """Where a step runs and what it may use."""
 
     gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
+    shm: Memory | None = Field(
+        default=None,
+        description="Size of `/dev/shm`, by which processes share memory, such as the workers of PyTorch's "
+        "DataLoader; what is in it counts for `memory`. Default: half of `memory` with GPUs, else the 64Mi of the "
+        "container runtime.",
+    )
     time_limit: Duration = Field(
         default="2h", description="Hard limit over all retries, waiting for a node included."
     )

@@ -307,6 +307,7 @@ class _Placement:
             search=declared.search,
             data=declared.data,
             cache=mebibytes(settings.cache) if settings.cache else 0,
+            shm=mebibytes(settings.shm) if settings.shm else None,
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
             checkpoints=declared.checkpoints,

@@ -11,9 +11,10 @@ from slipway.infra.kubernetes.apps.pod import app_bundle
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.image_builds.context import context_of
 from slipway.infra.kubernetes.run import bundle_of, command_bundle
-from slipway.infra.kubernetes.shipping.bundle import image_folder
+from slipway.infra.kubernetes.shipping.bundle import code_files, image_folder
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
+from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS, FOLDER_VARIABLE
 from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement
 from slipway.infra.pipelines.discovery import DeclaredPipeline, location
 from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
@@ -50,6 +51,8 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
         commands = {shipping_key(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             problems += _command_problems(pipeline, step, [*steps, *services, *apps], root)
+        for step in steps:
+            problems += _unused_checkpoints(pipeline, step, [*steps, *services, *apps], root)
         for app in apps:
             problems += _app_problems(pipeline, app, [*steps, *services, *apps], root)
         for declared in (*steps, *services, *apps):
@@ -144,6 +147,30 @@ def _command_problems(
         yield Problem(
             pipeline.declared_at(step, "code"), step.command.code, reason, "correct the path, or its files"
         )
+
+
+def _unused_checkpoints(
+    pipeline: DeclaredPipeline,
+    step: StepDeclaration,
+    beside: Sequence[StepDeclaration | ServiceDeclaration | AppDeclaration],
+    root: Path,
+) -> Iterator[Problem]:
+    """Checkpoints of a command that cannot know their folder. What a program of its image reads is not known."""
+    texts = [*step.arguments, *step.environment.values()]
+    named = any(f"{{{CHECKPOINT}}}" in text or FOLDER_VARIABLE in text for text in texts)
+    if step.command is None or step.checkpoints is None or named:
+        return
+    try:
+        files = code_files(command_of(step, beside, root), step.arguments).contents.values()
+    except (ShippingError, OSError):
+        return
+    if files and not any(FOLDER_VARIABLE.encode() in content for content in files):
+        reason = (
+            f"neither its command line nor its environment has `{{{CHECKPOINT}}}`, and none of its files "
+            f"`{FOLDER_VARIABLE}`: nothing would be copied, and each attempt would begin anew"
+        )
+        fix = f"write `{{{CHECKPOINT}}}` where the program takes the folder of its checkpoints, or remove the key"
+        yield Problem(pipeline.declared_at(step, CHECKPOINTS), None, reason, fix)
 
 
 def _key_of(command: DeclaredCommand | None, error: ShippingError, root: Path) -> str:

@@ -41,7 +41,7 @@ def protected(value: object) -> object:
     return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))
 
 
-CERTAIN_NAME = re.compile(r"(?:^|_)(?:password|passwd|passphrase|pwd)$")
+CERTAIN_NAME = re.compile(r"(?:password|passwd|passphrase|pwd)s?$|(?:^|_)pass$")
 """Last words of names whose value is always a secret, even where it is a number."""
 
 SECRET_NAME = re.compile(
@@ -71,13 +71,20 @@ LOOKS = (
     ("a kubeconfig with its key", "client-key-data", re.compile(r"\bclient-key-data:\s*\S{20,}")),
     ("a kubeconfig with its token", "users:", re.compile(r"\busers:\s.*?\btoken:\s*[\"']?[\w.-]{16,}", re.DOTALL)),
     ("a Slack webhook", "hooks.slack.com", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w{16,}")),
-    ("a password in a URL", "://", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/:@$<{]{3,}@")),
+    ("a password in a URL", "://", re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(?![$<{])[^\s/@]+@")),
 )
 """What secrets look like: a text that is quickly looked for, and the whole as its issuer writes it.
 
 Prefixes of access keys: docs.aws.amazon.com/STS/latest/APIReference/API_GetAccessKeyInfo.html, November 2026; of
 GitHub: github.blog/changelog/2021-03-31-authentication-token-format-updates-are-generally-available, March 2021.
 """
+
+FORM = re.compile(
+    r"(?i)(?:password|passwd|passphrase|pwd|secret|token|credential|(?:private|api|access|account)[_-]?key)s?[\"']?\s*[=:]"
+    r"\s*[\"']?[^\s\"'$<{\[]|\b(?:bearer|basic)\s+[\w.~+/-]{8,}"
+)
+"""What a text with a secret in it may look like: `host=db password=…`, `?token=…`. Too little for a policy, it
+is enough not to quote the text."""
 
 NAMED = "what its name calls a secret"
 
@@ -169,13 +176,27 @@ def _without_secrets(place: str, value: object, secrets: set[str], depth: int) -
     if isinstance(value, list):
         if not depth:
             return cast("object", value)
-        elements = islice(cast("list[Any]", value), ELEMENTS + 1)
-        return [_without_secrets(place, element, secrets, depth - 1) for element in elements]
-    if secret(place, value) is None and not isinstance(value, SecretStr):
+        elements = list(islice(cast("list[Any]", value), ELEMENTS + 1))
+        # The value of an option follows it.
+        options = [element if isinstance(element, str) and element.startswith("-") else "" for element in elements]
+        places = [f"{place}.{option.lstrip('-')}" if option else place for option in ["", *options]]
+        return [_without_secrets(*pair, secrets, depth - 1) for pair in zip(places, elements, strict=False)]
+    if not _may_be_secret(place, value):
         return value
     if isinstance(value, str) and len(value) >= SHORTEST:
         secrets.add(value)
     return _Masked(MASK)
+
+
+def _may_be_secret(place: str, value: object) -> bool:
+    """Whether ``value`` is better not shown: it is a secret, or one by its form or by any name in ``place``."""
+    if isinstance(value, SecretStr) or secret(place, value):
+        return True
+    if not isinstance(value, str | int | float) or NO_VALUE.fullmatch(text := str(value)):
+        return False
+    names = [words(part) for part in re.split(r"[^\w-]+", place)]
+    named = "secrets" in names and not NAME_OF_SECRET.fullmatch(text)
+    return named or bool(FORM.search(text)) or any(map(CERTAIN_NAME.search, names))
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,6 @@
 """Evaluates the stacks of two revisions in separate processes, each by its own `slipway.offline.evaluation`."""
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -20,6 +19,7 @@ from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE, PROJECT, PROJE
 from slipway.offline.engine.stack_config import ConfigError, stack_names
 from slipway.offline.evaluation.encoding import FORMAT
 from slipway.offline.evaluation.worker import KEY, OUT_OF_MEMORY
+from slipway.offline.files import BusyError, FolderError, Lock, is_marked
 from slipway.offline.rehearsal.machine.processes import handling
 
 # Checks out a revision of the repository beside the user's checkout.
@@ -28,7 +28,6 @@ from slipway.offline.rehearsal.machine.processes import handling
 PREFIX = "slipway-preview-"
 """The prefix of the temporary folders, each of which holds a checkout."""
 
-LOCK = "lock"
 WORKTREE = "tree"
 
 
@@ -72,8 +71,7 @@ def check_out(root: Path, base: str) -> Generator[Checkout]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         tree = folder / WORKTREE
         try:
-            with (folder / LOCK).open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.closing(Lock(folder)):
                 _git(root, "worktree", "add", "--quiet", "--detach", str(tree), commit)
                 path = tree / _git(root, "rev-parse", "--show-prefix")
                 if not (path / PROJECT_FILE).is_file():
@@ -117,15 +115,21 @@ def _fetching(root: Path, base: str, shallow: bool) -> str:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Removes the worktrees of killed runs, whose locks are free."""
+    """Removes the worktrees of killed runs: in the temporary folder, with the mark, and with a lock that is free.
+
+    Users have worktrees and folders of any name.
+    """
     listing = _git_output(root, "worktree", "list", "--porcelain") or ""
-    paths = [Path(line.removeprefix("worktree ")) for line in listing.splitlines() if line.startswith("worktree ")]
-    for folder in (path.parent for path in paths if path.parent.name.startswith(PREFIX)):
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            if folder.exists():
-                lock = stack.enter_context((folder / LOCK).open("a"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(root, folder)
+    place = Path(tempfile.gettempdir()).resolve()
+    for line in listing.splitlines():
+        folder = Path(line.removeprefix("worktree ")).parent
+        if line != f"worktree {place / folder.name / WORKTREE}" or not folder.name.startswith(PREFIX):
+            continue
+        if not os.path.lexists(folder):
+            _git_output(root, "worktree", "remove", "--force", "--force", str(folder / WORKTREE))
+        elif is_marked(folder) and not folder.is_symlink():
+            with contextlib.suppress(BusyError, FolderError), contextlib.closing(Lock(folder)):
+                _remove(root, folder)
 
 
 def _remove(root: Path, folder: Path) -> None:

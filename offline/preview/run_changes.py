@@ -146,8 +146,6 @@ _OF_NODES = frozenset({"--node", MEET, WAIT, ROLES, "--gpus", SHARED})
 
 _TOLD = frozenset({"args", "command", "env", "resources", "volumeMounts"})
 
-SHARED_MEMORY = "shared-memory"
-
 RUNTIME = ("slipway/workloads/runtime/", "slipway/workloads/__init__.py", "slipway/__init__.py")
 """Where the files of the launcher are, and of the runner of commands."""
 
@@ -205,24 +203,16 @@ def own_environment(job: Resource) -> list[str]:
 
 
 def own_volumes(job: Resource) -> list[str]:
-    """The volumes as text, without those of shipped files, which have remarks of their own.
-
-    The shared memory of NCCL is left out, too: with other nodes, even a pod with one GPU has it.
-    """
+    """The volumes as text, without those of shipped files, which have remarks of their own."""
     volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
-    return [str(volume) for volume in volumes if volume.get("name") != SHARED_MEMORY and "configMap" not in volume]
+    return [str(volume) for volume in volumes if "configMap" not in volume]
 
 
 def own_container(job: Resource) -> list[str]:
-    """The container as text, without what other functions describe, and with the mounts of `own_volumes`."""
+    """The container as text, without what other functions describe."""
     container = _container(job)
     rest = {key: value for key, value in container.items() if key not in _TOLD}
-    mounts = [
-        volume_mount
-        for volume_mount in mappings(container.get("volumeMounts"))
-        if volume_mount.get("name") != SHARED_MEMORY
-    ]
-    return [str(rest), *map(str, mounts)]
+    return [str(rest), *map(str, mappings(container.get("volumeMounts")))]
 
 
 def without_launcher(paths: Sequence[str]) -> list[str]:

@@ -4,14 +4,37 @@ from pathlib import Path
 
 from slipway.infra.exits import Exit
 from slipway.infra.places import PROJECT
+from slipway.infra.schema.problems import did_you_mean, listed
+from slipway.infra.schema.yaml_files import ConfigError
+from slipway.infra.stack.configuration import pipelines_of
 from slipway.infra.terminal import new_console
 from slipway.offline.engine.project import SlipwayProject
 from slipway.offline.evaluated.model import document
 from slipway.offline.rehearsal import session
 from slipway.offline.rehearsal.beside import is_beside
+from slipway.offline.rehearsal.cluster.job_controller import Target
 from slipway.offline.rehearsal.output import outcome
-from slipway.offline.rehearsal.output.outcome import Options, Outcome
+from slipway.offline.rehearsal.output.outcome import Configuration, Options, Outcome
 from slipway.offline.rehearsal.session import Session
+
+
+def _require_pod(target: Target, configuration: Configuration) -> None:
+    """Raises ConfigError where the stack has no step with the pod that is to be evicted."""
+    steps = {
+        f"{pipeline.name}-{step.name}": step.nodes.count if step.nodes else step.workers
+        for pipeline in pipelines_of(configuration.settings.pipelines)
+        for step in pipeline.steps
+    }
+    pods = [count for name, count in steps.items() if target.is_of(name)]
+    if not pods:
+        fix = did_you_mean(
+            target.name, [*steps, *(name.rpartition("-")[2] for name in steps)], f"write {listed(steps)}"
+        )
+        raise ConfigError(f"--disrupt {target.name}: the stack has no such step; {fix}")
+    if target.index is not None and target.index >= max(pods):
+        raise ConfigError(
+            f"--disrupt {target.name}:{target.index}: its pods have the indexes 0 to {max(pods) - 1}"
+        )
 
 
 def rehearse(
@@ -36,6 +59,8 @@ def rehearse(
         configuration = session.configure(
             stack, PROJECT, config_file, all_pipelines=all_pipelines, capacity=capacity
         )
+        if disrupt:
+            _require_pod(Target.parse(disrupt), configuration)
         project = SlipwayProject.read(PROJECT)
         with project.in_folder():
             console = new_console(stderr=as_json)

@@ -37,7 +37,14 @@ from slipway.offline.rehearsal.cluster.cluster_objects import (
     mounts_token,
 )
 from slipway.offline.rehearsal.cluster.containers import Containers
-from slipway.offline.rehearsal.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, keep_apart
+from slipway.offline.rehearsal.cluster.job_controller import (
+    Disruption,
+    JobResult,
+    JobSpec,
+    LinkedStop,
+    Target,
+    keep_apart,
+)
 from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
 from slipway.offline.rehearsal.cluster.job_queues import JobQueues, Ticket
 from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Prepare
@@ -104,8 +111,8 @@ class Engine(Observer):
     emulators: Sequence[Emulator]
     reaper: Reaper
     display: Display
-    disrupt: str | None = None
-    """Logical name, or its last part, of a Job whose pod is to be evicted once; after a colon the pod's index."""
+    disrupt: Target | None = None
+    """The pod that is to be evicted once."""
     containers: Containers | None = None
     keeps: bool = False
     """Whether the apps stay when the Jobs are through. They then have their own ports where these are free."""
@@ -290,18 +297,22 @@ class Engine(Observer):
         record.started = time.time()
         record.phase = Phase.PENDING
         self.executed.add(resource.urn)
-        with self.place.log(resource.name).open("wb") as log:
-            try:
-                result = (
-                    self._move(resource, record, log, stop)
-                    if is_moved(resource)
-                    else self._run_alone(resource, record, log, stop)
-                )
-            except (UnsupportedError, RefusedError, UnschedulableError) as error:
-                log.write(f"{error}\n".encode())
-                raise self._end_job(record, Phase.FAILED, str(error)) from error
-            except CancelledError as error:
-                raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+        try:
+            with self.place.log(resource.name).open("wb") as log:
+                try:
+                    result = (
+                        self._move(resource, record, log, stop)
+                        if is_moved(resource)
+                        else self._run_alone(resource, record, log, stop)
+                    )
+                except (UnsupportedError, RefusedError, UnschedulableError) as error:
+                    log.write(f"{error}\n".encode())
+                    raise self._end_job(record, Phase.FAILED, str(error)) from error
+        except CancelledError as error:
+            raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+        except OSError as error:
+            why = f"{error.filename or 'this machine'}: {error.strerror}"
+            raise self._end_job(record, Phase.FAILED, why) from error
         record.index = result.index
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
@@ -464,17 +475,14 @@ class Engine(Observer):
 
     def disruption(self, record: JobRecord, job: JobSpec) -> Disruption | None:
         """The eviction of one of the Job's pods, where the Job is the one that is to be disrupted."""
-        if self.disrupt is None:
-            return None
-        name, _, index = self.disrupt.partition(":")
-        if name != record.name and not record.name.endswith(f"-{name}"):
+        if self.disrupt is None or not self.disrupt.is_of(record.name):
             return None
 
         def evicted(what: str) -> None:
             self.evicted = True
             self.note(record, what)
 
-        return Disruption.of(job, int(index) if index else None, evicted)
+        return Disruption.of(job, self.disrupt, evicted)
 
     def _record(self, resource: Resource) -> JobRecord:
         with self._lock:

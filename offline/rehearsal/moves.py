@@ -100,6 +100,11 @@ class HeldJob:
         if self._stop is not None:
             self._stop.request(SUSPENDED, grace)
 
+    def join(self) -> None:
+        """Waits until its pods have ended."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _follow(self, stop: Stop, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
@@ -250,8 +255,12 @@ def move(plan: Mapping[str, Any], jobs: Sequence[HeldJob], stop: Stop, way: Way)
         failed = next((job.result for job in jobs if job.result is not None and not job.result.succeeded), None)
         return JobResult(False, "Failed", str(error), 0, failed.pod if failed else None)
     finally:
+        # Where the rehearsal is interrupted, their programs have its seconds.
         for job in jobs:
-            job.suspend(0.0)
+            if not stop.requested:
+                job.suspend(0.0)
+        for job in jobs:
+            job.join()
     return next(job.result for job in jobs if job.result is not None and job.result.succeeded)
 
 

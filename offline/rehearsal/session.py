@@ -47,19 +47,20 @@ from slipway.offline.rehearsal import capacity as capacities
 from slipway.offline.rehearsal import state as store_files
 from slipway.offline.rehearsal.cluster.cluster_objects import cluster_of
 from slipway.offline.rehearsal.cluster.containers import Containers
+from slipway.offline.rehearsal.cluster.job_controller import Target
 from slipway.offline.rehearsal.cluster.server_specs import app_of
 from slipway.offline.rehearsal.engine import Engine
 from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine import boxes, launch, programs
 from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS, Environments
-from slipway.offline.rehearsal.machine.processes import Reaper, handling
+from slipway.offline.rehearsal.machine.processes import Reaper, end_left, handling
 from slipway.offline.rehearsal.output import terminal
 from slipway.offline.rehearsal.output.charts import usage_of
 from slipway.offline.rehearsal.output.comparison import compare
 from slipway.offline.rehearsal.output.outcome import Configuration, Options, Outcome
 from slipway.offline.rehearsal.output.results import ITEMS_FAILED, collect
 from slipway.offline.rehearsal.output.terminal import LiveDisplay, PlainDisplay
-from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Phase, Place, Results, State, kept
+from slipway.offline.rehearsal.state import OUTPUTS, RESULTS, Phase, Place, Results, State, kept
 from slipway.offline.rehearsal.trials import few_trials
 
 # A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
@@ -250,12 +251,16 @@ class Session:
     def run(self) -> Outcome:
         """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
         place = Place(self.options.folder)
-        lock = Lock(place.folder)
+        lock = files.Lock(place.folder)
         try:
             if self.options.fresh:
+                if text := place.cleared():
+                    self.console.print(Text(text, "bold red"), soft_wrap=True)
                 place.clear()
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
+            if left := end_left(place.pods):
+                remarks.append(f"ended {left} processes of a rehearsal that was killed")
             remarks += place.create()
             if not boxes.available():
                 remarks.append(WRITES if launch.landlock() < launch.LANDLOCK else SHARED_TMP)
@@ -267,7 +272,7 @@ class Session:
             finally:
                 reaper.close()
         finally:
-            lock.release()
+            lock.close()
 
     def _rehearse(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, self.options.quiet)
@@ -305,8 +310,9 @@ class Session:
         # Where it is a link, checkouts share the environments.
         environments = Environments((options.root / ENVIRONMENTS).resolve(), reaper)
         containers = Containers(configuration.programs, environments)
+        disrupt = Target.parse(options.disrupt) if options.disrupt else None
         engine = Engine(
-            place, state, results, emulated, reaper, display, options.disrupt, containers, self.keep is not None
+            place, state, results, emulated, reaper, display, disrupt, containers, self.keep is not None
         )
         engine.is_beside = self.is_beside
         engine.follow(configuration.trace)
@@ -373,14 +379,11 @@ class Session:
             resource.name for resource in evaluation.resources.values() if resource.type == STATEFUL_SET
         }
         place.forget_services(declared_services)
-        if options.disrupt and not engine.evicted:
-            ran = [engine.records[urn] for urn in engine.executed]
-            trained = ", ".join(
-                job_record.name for job_record in ran if job_record.epochs or job_record.workers > 1
-            )
+        if missed := bool(options.disrupt and not engine.evicted):
+            ran = ", ".join(engine.records[urn].name for urn in engine.executed)
             display.say(
-                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
-                f"or has several pods, of which there was {trained or 'none'}"
+                f"--disrupt {options.disrupt}: nothing was evicted. The Jobs that ran: {ran or 'none'}; `--fresh` "
+                "runs all. A pod that prints no `epoch 3/12` or `step 20/200` is evicted with `:after=20s`"
             )
         # A Job at a place of a step, and what asks for nodes there, are parts of that step's own.
         jobs = [
@@ -418,6 +421,7 @@ class Session:
             began=began,
             ended=time.time(),
             interrupted=engine.interrupted,
+            missed=missed,
         )
 
 

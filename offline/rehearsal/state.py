@@ -1,7 +1,6 @@
-"""The files of a rehearsal: their places, the record of what ran, and the lock."""
+"""The files of a rehearsal: their places, and the record of what ran."""
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
@@ -13,10 +12,11 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -26,7 +26,7 @@ from slipway.infra.platform import Resources
 from slipway.infra.schema.problems import Problem, key_of
 from slipway.infra.schema.request import InputAccess
 from slipway.offline import files
-from slipway.offline.files import remove, replacing
+from slipway.offline.files import FolderError, remove, replacing
 
 # The records of Jobs, services and apps: shown during a rehearsal, and kept for the next one.
 
@@ -68,12 +68,12 @@ class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
     ``queued`` is how long it waited in a queue, ``pending`` for a node. ``requested`` is the whole pod with what a
-    cloud injects. ``epochs`` are (done, all) of a training, as its log says. ``workers`` are the pods that run at
-    once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes`` are how many of these
-    work together, each on a node of its own, 0 where they do not, and ``generations`` how often they began
-    together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result in the store and
-    those that it read: by directory the SHA-256 of the manifest. ``parts`` are seconds of its pods by what they
-    went for, where it is measured.
+    cloud injects. ``epochs`` are (done, all) of a training, as its log says, or of another ``unit``. ``workers``
+    are the pods that run at once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes``
+    are how many of these work together, each on a node of its own, 0 where they do not, and ``generations`` how
+    often they began together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result
+    in the store and those that it read: by directory the SHA-256 of the manifest. ``parts`` are seconds of its
+    pods by what they went for, where it is measured.
     """
 
     urn: str
@@ -103,6 +103,7 @@ class JobRecord:
     message: str = ""
     peak_memory: int = 0
     epochs: tuple[int, int] | None = None
+    unit: str = "epoch"
     notes: list[str] = field(default_factory=list[str])
     results: dict[str, str] = field(default_factory=dict[str, str])
     parts: dict[str, float] = field(default_factory=dict[str, float])
@@ -169,14 +170,13 @@ class ServiceRecord:
         return max((self.finished or time.time()) - self.started, 0.0) if self.started else 0.0
 
 
-# The files of a rehearsal: their places, the record of what ran, and the lock.
+# The files of a rehearsal: their places, and the record of what ran.
 
 
 Format = Literal[2]
 FORMAT: Format = 2
 """Version of the state file; another one is not read, and everything runs again."""
 
-LOCK = "lock"
 STATE = "state.json"
 OUTPUTS = "outputs.json"
 REPORT = "report.html"
@@ -184,16 +184,11 @@ RESULTS = "results"
 """Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
 
 FOLDERS = ("store", "pods", "logs", "services")
+CLEANED = ("pods", "logs", "services")
+"""Folders of which a rehearsal deletes or overwrites parts."""
+
 FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)
 """What a fresh start deletes."""
-
-
-class BusyError(Exception):
-    """Another rehearsal of the stack is running; the text says which."""
-
-
-class FolderError(Exception):
-    """The folder cannot be used; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -232,22 +227,37 @@ class Place:
             if path.name not in known:
                 remove(path)
 
+    def cleared(self) -> str:
+        """A sentence about what `clear` deletes; empty where there is no file of it."""
+        roots = [path for name in FRESH if not (path := self.folder / name).is_symlink()]
+        paths = [path for root in roots for path in (root, *root.rglob("*")) if path.is_file()]
+        statuses = {path: path.lstat() for path in paths}
+        if not statuses:
+            return ""
+        newest = max(statuses, key=lambda path: statuses[path].st_mtime)
+        changed = datetime.fromtimestamp(statuses[newest].st_mtime).astimezone().isoformat(" ", "minutes")
+        size = sum(status.st_size for status in statuses.values()) / 2**20
+        names = ", ".join(root.name for root in roots if root.exists())
+        return (
+            f"Deletes {names} in {self.folder}: {len(statuses):,} files, {size:,.1f} MiB; the newest is "
+            f"{newest.relative_to(self.folder)}, of {changed}"
+        )
+
     def clear(self) -> None:
         """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""
         for name in FRESH:
-            path = self.folder / name
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-            else:
-                remove(path)
+            remove(self.folder / name)
 
     def create(self) -> list[str]:
         """Makes the folders; pods that a killed rehearsal left are removed.
 
-        Returns a line for each file that stood where a folder belongs, or the other way round, and was renamed.
+        Returns a line for each file that stood where a folder belongs, or the other way round, and was renamed; so
+        is a link in place of a folder that is cleaned, since what it leads to is somebody else's.
         """
-        renamed = [self._make_way(name) for name in (*FOLDERS, RESULTS) if (self.folder / name).is_file()]
-        renamed += [self._make_way(name) for name in (STATE, OUTPUTS, REPORT) if (self.folder / name).is_dir()]
+        links = [name for name in CLEANED if (self.folder / name).is_symlink()]
+        files_there = [name for name in (*FOLDERS, RESULTS) if (self.folder / name).is_file()]
+        folders_there = [name for name in (STATE, OUTPUTS, REPORT) if _is_folder(self.folder / name)]
+        renamed = [self._make_way(name) for name in dict.fromkeys([*links, *files_there, *folders_there])]
         remove(self.pods)
         for path in (self.store, self.pods, self.logs):
             path.mkdir(parents=True, exist_ok=True)
@@ -262,7 +272,7 @@ class Place:
         above = [parent.as_posix() for parent in reversed(PurePosixPath(name).parents)]
         renamed = [self._make_way(parent) for parent in above if (self.folder / parent).is_file()]
         target = self.folder / name
-        if target.is_dir():
+        if _is_folder(target):
             renamed.append(self._make_way(name))
         with files.replacing(target) as temporary:
             shutil.copyfile(source, temporary)
@@ -275,52 +285,20 @@ class Place:
 
     def _make_way(self, name: str) -> str:
         path = self.folder / name
-        kind, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
+        kind, wanted = ("folder", "file") if _is_folder(path) else ("file", "folder")
+        kind = "link" if path.is_symlink() else kind
         free = next(
             candidate
             for number in itertools.count(1)
-            if not (candidate := path.with_name(f"{path.name}.{number}")).exists()
+            if not os.path.lexists(candidate := path.with_name(f"{path.name}.{number}"))
         )
         path.rename(free)
         return f"{path} is a {kind} where a rehearsal keeps a {wanted}; it is now {free.name}"
 
 
-class Lock:
-    """Held while a rehearsal of the folder runs; the system releases it however the rehearsal ends."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises BusyError and FolderError."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # A folder of ours has the lock; in any other, `logs` or `store` may be somebody's own.
-            if not (folder / LOCK).exists() and any(folder.iterdir()):
-                raise FolderError(
-                    f"{folder} is not empty, and no rehearsal made it; name a new or an empty folder"
-                )
-            self._file: IO[str] = (folder / LOCK).open("a+", encoding="utf-8")
-        except OSError as error:
-            raise FolderError(f"{folder} cannot be written to: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            holder = self._file.read().strip()
-            self._file.close()
-            raise BusyError(
-                f"another rehearsal (process {holder or 'unknown'}) is at work in {folder}; wait for it or stop it"
-            ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    @property
-    def descriptor(self) -> int:
-        """The file descriptor for a helper process, which holds the lock until it ends, too."""
-        return self._file.fileno()
-
-    def release(self) -> None:
-        """Releases the lock."""
-        self._file.close()
+def _is_folder(path: Path) -> bool:
+    """Whether a file cannot take its place, as it can that of a link."""
+    return path.is_dir() and not path.is_symlink()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.offline.rehearsal.state import LOCK
+from slipway.offline.files import LOCK, MARK
 from tests.docs.commands import new_clone, rehearses, run, typed_blocks
 from tests.docs.fences import Block
 
@@ -51,7 +51,7 @@ def lend(clone: Path, stack: str) -> None:
             shutil.copytree(run_folder, target)
     folder.mkdir(parents=True, exist_ok=True)
     # A folder without it is somebody else's.
-    (folder / LOCK).touch()
+    (folder / LOCK).write_bytes(MARK)
 
 
 @pytest.fixture(scope="module")

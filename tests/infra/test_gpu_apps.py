@@ -93,6 +93,10 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     assert before[5:] == ["--code", "/bundle/code"]
     assert custom == ["python", "ask.py", "--port", "8080"]
     assert container["workingDir"] == "/bundle"
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume.get("emptyDir") for volume in pod(recording, DEPLOYMENT, "ask")["volumes"]}
+    assert mounted["shared-memory"] == "/dev/shm"
+    assert volumes["shared-memory"] == {"medium": "Memory", "sizeLimit": "2Gi"}
     assert {volume_mount["mountPath"]: volume_mount.get("readOnly") for volume_mount in container["volumeMounts"]}[
         "/store"
     ] is True

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.infra.kubernetes.pods.pod import SHARED_MEMORY
 from slipway.infra.pipelines.mounts import covers, path_problem
+from slipway.infra.placed import SHARED_MEMORY_PLACE
 from slipway.infra.review.stack import at, items, mapping, mappings
 from slipway.infra.schema.problems import Problem
 from slipway.tools.importing.document import Document, Place, path_text, value_at
@@ -76,7 +76,7 @@ def mounts(replica: Replica, container: Place, beside: Sequence[Document]) -> It
         volume, at_volume = volumes[numbers[name]], (*replica.spec, "volumes", numbers[name])
         here = (*container, "volumeMounts", index)
         path = str(mount.get("subPath") or "").strip("/")
-        if folder == SHARED_MEMORY or any(key in volume for key in SCRATCH):
+        if folder == SHARED_MEMORY_PLACE or any(key in volume for key in SCRATCH):
             options = "".join(f", {json.dumps(volume[key])}" for key in SCRATCH if volume.get(key))
             yield Mount(folder, _joined(name, path), True, False, at_volume, here, options=options)
         elif key := next((key for key in DATA if key in volume), ""):
@@ -102,7 +102,7 @@ def lost_problems(
             reason, fix = "it is a folder for each pod, and all pods of a step mount the same", "write `subPath`"
             yield Problem(path_text((*container, "volumeMounts", index)), expression, reason, fix)
         kind, folder = kinds.get(str(mount.get("name")), ""), str(mount.get("mountPath") or "").rstrip("/")
-        if kind in {"", *SCRATCH, *DATA} or folder in {"", SHARED_MEMORY, *taken}:
+        if kind in {"", *SCRATCH, *DATA} or folder in {"", SHARED_MEMORY_PLACE, *taken}:
             continue
         if any(True for text in texts for _ in _paths(folder, text)):
             yield Problem(
@@ -123,7 +123,7 @@ def carry(mount: Mount, texts: Sequence[str]) -> Carried:
     A path that they name becomes a reference; one that the program has built in is mounted. A volume that may be
     written is the step's output where one path alone is named in it, else a folder of the store.
     """
-    if mount.folder == SHARED_MEMORY:
+    if mount.folder == SHARED_MEMORY_PLACE:
         return Carried("pods have one of their own: 1 GiB where they have several GPUs, else mostly 64 MiB")
     named = {path for text in texts for path in _paths(mount.folder, text)}
     return _scratch(mount, bool(named)) if mount.scratch else _data(mount, named, texts)

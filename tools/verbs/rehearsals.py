@@ -17,10 +17,15 @@ from slipway.tools.verbs.options import (
 
 
 def _parse_disrupt(value: str | None) -> str | None:
-    """Raises BadParameter for an index that is no number."""
-    _, colon, index = (value or "").partition(":")
-    if colon and not (index.isascii() and index.isdigit()):
-        raise typer.BadParameter(f"{index!r} is no index of a pod: a number from 0")
+    """Raises BadParameter for what names no pod."""
+    if value is not None:
+        from slipway.offline.rehearsal.cluster.job_controller import Target
+
+        try:
+            Target.parse(value)
+        except ValueError:
+            example = "write `train`, `train:1` for the pod with the index 1, or `train:after=20s`"
+            raise typer.BadParameter(f"{value!r} names no pod: {example}") from None
     return value
 
 
@@ -33,9 +38,10 @@ def rehearse(
     disrupt: Annotated[
         str | None,
         typer.Option(
-            metavar="JOB[:INDEX]",
+            metavar="STEP[:INDEX][:after=20s]",
             callback=_parse_disrupt,
-            help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
+            help="Evict this step's pod once, as a Spot node's end does: so long after its program was started, "
+            "or after a third of its epochs or steps.",
         ),
     ] = None,
     all_pipelines: AllPipelines = False,

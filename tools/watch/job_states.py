@@ -265,6 +265,7 @@ _EVICTED = frozenset({"disk", "memory", "resources", "disk limit", "evicted"})
 
 _KEYS = {
     "memory": "memory",
+    "shared memory": "shm",
     "disk": "ephemeral_storage",
     "disk limit": "ephemeral_storage",
     "time limit": "time_limit",

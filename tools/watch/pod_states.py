@@ -488,7 +488,8 @@ def failure(pod: Properties, status: Properties) -> Reason:
         code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
         container = text(status.get("name"))
         fix = fix_of_denial(pod, container, message) or fix_of_refused_write(pod, container, message)
-        return Reason(f"{code}: {last}" if last and code not in last else last or code, fix, message, "failed")
+        says = f"{code}: {last}" if last and code not in last else last or code
+        return recognise(f"{code}\n{message}", table("failed")) or Reason(says, fix, message, "failed")
     for container in _statuses(pod, "initContainerStatuses"):
         ended = mapping(at(container, "state", "terminated"))
         if code := whole(ended.get("exitCode")):

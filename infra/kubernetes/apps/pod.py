@@ -43,7 +43,17 @@ from slipway.infra.kubernetes.shipping.bundle import (
 )
 from slipway.infra.kubernetes.shipping.sizes import require_fit
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
-from slipway.infra.placed import CODE, DATA, FOLDERS, GPU_TEST, App, Command
+from slipway.infra.placed import (
+    CODE,
+    DATA,
+    FOLDERS,
+    GPU_TEST,
+    SHARED_MEMORY,
+    SHARED_MEMORY_PLACE,
+    App,
+    Command,
+    shared_memory,
+)
 from slipway.infra.places import located
 
 # What an app ships to its pods, and the results of steps that it reads there.
@@ -418,6 +428,8 @@ def _mounts(planned: PlannedApp) -> list[k8s.core.v1.VolumeMountArgs]:
         mounts.append(mount(RUNS, f"{FOLDERS}/{RUNS}", read_only=True))
     if app.declared.keeps_data:
         mounts.append(mount(DATA, DATA_PATH))
+    if shared_memory(app.resources):
+        mounts.append(mount(SHARED_MEMORY, SHARED_MEMORY_PLACE))
     return mounts
 
 
@@ -440,4 +452,6 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
     if app.declared.keeps_data:
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
         volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))
+    if size := shared_memory(app.resources):
+        volumes.append(empty(SHARED_MEMORY, size, medium="Memory"))
     return volumes

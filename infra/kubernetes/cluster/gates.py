@@ -42,6 +42,9 @@ HOST_MEMORY_PER_GPU = 1024
 SCRATCH = 3072
 """MiB of scratch space for a network gate, which copies what its image lacks to the node's disk."""
 
+SHARED_MEMORY = 1024
+"""MiB by which NCCL moves the sums of a network gate between the GPUs of a node."""
+
 NETWORK_NODES = 2
 """Nodes of a network gate: enough to see what one of them sends and receives, however many the step has."""
 
@@ -176,6 +179,7 @@ class Gates:
                 uses_store=step.uses_store,
                 nodes=replace(step.nodes, count=NETWORK_NODES, roles={}),
                 fingerprint=" ".join([pool.fingerprint, _describe(network)]),
+                shm=SHARED_MEMORY,
             )
             self._made[key] = replace(gate, test=_test_of(gate, tensorflow=tensorflow))
         return self._made[key]

@@ -48,7 +48,17 @@ from slipway.infra.kubernetes.run import (
 from slipway.infra.kubernetes.shipping.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.shipping.bundle import config_map_name, volume
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
-from slipway.infra.placed import CODE, FOLDERS, PACKAGES, PASSWORD, SAMPLER, Service, Step
+from slipway.infra.placed import (
+    CODE,
+    FOLDERS,
+    PACKAGES,
+    PASSWORD,
+    SAMPLER,
+    SHARED_MEMORY,
+    SHARED_MEMORY_PLACE,
+    Service,
+    Step,
+)
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import cpu_quantity, size_quantity
@@ -156,14 +166,9 @@ def _items_flags(run: Run, values: Mapping[str, str]) -> list[str]:
 
 TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
 INSTALLED = "/packages"
-SHARED_MEMORY = "/dev/shm"
 
 RECORD_VARIABLE = "SLIPWAY_RECORD"
 """The environment variable that names the file which a pod leaves once it has ended well."""
-
-SHARED_MEMORY_SIZE = 1024
-"""MiB for NCCL, which moves gradients between a node's GPUs through /dev/shm; the runtime's default of 64 MiB
-makes it fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, seen November 2026)."""
 
 USAGE = ".usage"
 """The store's folder of what steps used: `.usage/<run>/<index>.json`. A step's own directory is whole once it is
@@ -323,8 +328,8 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     mounts.extend(limits_of.mounts(run))
     mounts.extend(of_data(step, step.platform.store.volume.name))
     mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
-    if _shares_memory(step):
-        mounts.append(mount("shared-memory", SHARED_MEMORY))
+    if step.shared_memory:
+        mounts.append(mount(SHARED_MEMORY, SHARED_MEMORY_PLACE))
     module = runner(step) if step.command else step.module or ""
     return _python(
         step.name,
@@ -549,14 +554,9 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     volumes.extend(
         volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
     )
-    if _shares_memory(step):
-        volumes.append(empty("shared-memory", SHARED_MEMORY_SIZE, medium="Memory"))
+    if step.shared_memory:
+        volumes.append(empty(SHARED_MEMORY, step.shared_memory, medium="Memory"))
     return volumes
-
-
-def _shares_memory(step: Step) -> bool:
-    """Whether NCCL may move gradients through /dev/shm: between GPUs, and to what sends them to other nodes."""
-    return step.resources.gpus > (0 if step.nodes else 1)
 
 
 def empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:

@@ -302,7 +302,7 @@ def _checkpoints(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterat
     assert step.checkpoints is not None
     sections = (("steps", declared.steps), ("parameters", declared.parameters), ("inputs", declared.inputs))
     others: list[Path] = [(section, CHECKPOINT) for section, names in sections if CHECKPOINT in names]
-    yield from step.checkpoints.findings(at, nodes=step.nodes is not None, others=others)
+    yield from step.checkpoints.findings(at, step.run, nodes=step.nodes is not None, others=others)
 
 
 def _best(at: Path, step: PipelineStep) -> Iterator[Finding]:

@@ -132,6 +132,9 @@ class StepResources(ServiceResources):
     """
 
     gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
+    shm: Memory | None = Field(
+        default=None, description="Size of `/dev/shm`, within `memory`; default: half of it with GPUs, else 64Mi."
+    )
 
 
 class ServiceProbe(Model):

@@ -6,7 +6,7 @@ from slipway.infra.charts import chart_findings
 from slipway.infra.schema.names import label_findings, name_findings
 from slipway.infra.schema.problems import Finding, Path, key_of, listed, nearest
 from slipway.infra.schema.quantities import seconds
-from slipway.infra.schema.secret_values import InClear
+from slipway.infra.schema.secret_values import NAME_OF_SECRET, InClear
 from slipway.infra.settings.checks.steps import targets
 from slipway.infra.settings.model import KEY, MetricsSettings, RegistrySettings
 from slipway.infra.settings.parsing import Draft, Reading
@@ -157,6 +157,10 @@ def _command(name: str) -> str:
 
 def missing_secret(name: str, reason: str, secrets: Collection[str], read: tuple[Path, ...] = ()) -> Finding:
     """The finding about a secret that is not one of ``secrets``; ``reason`` says what needs it."""
+    if not NAME_OF_SECRET.fullmatch(name):
+        rest = "and what it names is no name of a secret: it may be the secret itself"
+        fix = f"withdraw it where it is one; write a name like `api-key`, and set it with {_command('api-key')}"
+        return Finding((SECRET_KEY,), None, f"{reason}, {rest}", fix, read=read)
     near = nearest(name, secrets)
     known = f"the stack has `{near}`; correct one of the names, or " if near else ""
     fix = f"{known}set it with {_command(name)}"

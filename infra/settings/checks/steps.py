@@ -360,6 +360,7 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
     elif isinstance(placed, StepSettings):
         yield from several(at, placed, target, draft)
         yield from _gpus(at, placed, target, draft)
+        yield from _shared_memory(at, placed)
     elif target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
@@ -379,6 +380,13 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
         )
     if target.node is not None:
         yield from _amounts(at, placed, target, target.node, draft)
+
+
+def _shared_memory(at: Path, step: StepSettings) -> Iterator[Finding]:
+    if step.shm and mebibytes(step.shm) > mebibytes(step.memory):
+        reason = f"what is in it counts for the step's `memory`, whose limit is {step.memory}"
+        fix = f"write `shm: {step.memory}` or less, or more `memory`"
+        yield Finding((*at, "shm"), step.shm, reason, fix, read=((*at, "memory"),))
 
 
 def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Draft) -> Iterator[Finding]:

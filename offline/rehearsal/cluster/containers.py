@@ -137,12 +137,12 @@ class Containers:
             if (fake := program.fake) and not program.is_here():
                 command = [sys.executable, "-m", fake.module, *words[1:]]
                 return PreparedCommand(command, search_path(), fake.environment)
-            if not program.installed and words[0] not in PYTHON:
+            if not program.installed and words[0] not in PYTHON and program.kind == "service":
                 return PreparedCommand(words, search_path())
             environment = self._environment(program, pod, note)
             if words[0] in PYTHON:
                 return _in(environment, words)
-            if not program.is_here(environment.bin):
+            if program.installed and not program.is_here(environment.bin):
                 raise RefusedError(program.nowhere)
             return PreparedCommand(words, [str(environment.bin), *search_path()])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
 from slipway.infra.review.stack import Properties, Resource, items, mapping, mappings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
+from slipway.infra.schema.quantities import seconds
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
 from slipway.offline.evaluated.scheduling import selector_picks
 from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
@@ -405,10 +406,16 @@ def _rule(rule: Properties) -> Rule:
 # The eviction of one pod in the middle of its work, as when a Spot node is taken away.
 
 
-EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
+EPOCH = "epoch"
+"""The unit of progress that counts most: within one there are steps."""
+
+PROGRESS = re.compile(
+    rb"(?i)(?:^|[\s\[({,'\"])(?P<unit>epoch|step|iteration|iter|batch)['\"]?[\s:=#\[]*(?P<done>\d+)\s*(?:/|of)\s*(?P<all>\d+)"
+)
+"""How far a program says that it is: `Epoch 3/12`, `step 20/200`, `[iter 20 of 200]`."""
 
 EVICT_AFTER = 3
-"""A pod that is to be disrupted is evicted after one in this many of its epochs."""
+"""A pod that is to be disrupted is evicted after one in this many of its epochs or steps."""
 
 EVICT_WORKER_AFTER = 1.0
 """Seconds between the first line of a worker that is to be disrupted and its eviction."""
@@ -420,18 +427,45 @@ told of an epoch by then."""
 FIRST, SECOND = 0, 1
 
 
+@dataclass(frozen=True)
+class Target:
+    """The pod that is to be evicted: with this index of the Job called ``name``, or so at its end.
+
+    By default it is the first pod; in a group the second, which others miss. With ``after`` it is evicted that
+    many seconds after its program was started.
+    """
+
+    name: str
+    index: int | None = None
+    after: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """What ``NAME``, ``NAME:1``, ``NAME:after=20s`` and ``NAME:1:after=20s`` say. Raises ValueError."""
+        match = re.fullmatch(r"([^:]+)(?::(\d+))?(?::after=(\w+))?", text, re.ASCII)
+        if match is None:
+            raise ValueError(text)
+        name, index, after = match.groups()
+        return cls(name, int(index) if index else None, float(seconds(after)) if after else None)
+
+    def is_of(self, job: str) -> bool:
+        """Whether the Job with this logical name is meant."""
+        return job == self.name or job.endswith(f"-{self.name}")
+
+
 @dataclass
 class Disruption:
     """Evicts the first pod of ``job`` that has the index ``target``, once. Usable from several threads.
 
-    A training's pod is evicted after some of its epochs, a worker's pod soon after it began. Of a training on
-    several nodes one pod is evicted, after some epochs of the whole training, which one of the pods prints.
-    ``evicted`` gets a sentence on it.
+    Without ``after``, a training's pod is evicted after some of its epochs or steps, a worker's pod soon after it
+    began. Of a training on several nodes one pod is evicted, after some epochs of the whole training, which one of
+    the pods prints. ``evicted`` gets a sentence on it.
     """
 
     job: JobSpec
     target: int
     evicted: Callable[[str], None]
+    after: float | None = None
     _stop: Stop | None = None
     _over: bool = False
     _began: set[int] = field(default_factory=set[int])
@@ -439,16 +473,22 @@ class Disruption:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def of(cls, job: JobSpec, index: int | None, evicted: Callable[[str], None]) -> "Disruption":
-        """Evicts the pod with this index. By default the first pod; in a group the second, which others miss."""
+    def of(cls, job: JobSpec, target: Target, evicted: Callable[[str], None]) -> "Disruption":
+        """The eviction of the pod of ``job`` that is meant."""
         default = SECOND if job.together else FIRST
-        return cls(job, default if index is None else index, evicted)
+        return cls(job, default if target.index is None else target.index, evicted, target.after)
 
     def starts(self, index: int, number: int, stop: Stop) -> None:
         """The pod with this number, from 1, of those with an index starts; ``stop`` is what ends it."""
         if (index, number) == (self.target, 1):
             with self._lock:
                 self._stop = None if self._over else stop
+
+    def launches(self, index: int) -> None:
+        """A container of a pod with this index is about to be started; the last one runs its program."""
+        with self._lock:
+            if index == self.target and self.after is not None and self._stop is not None:
+                self._evict_in(self.after, f" {self.after:g} s after its program was started")
 
     def ended(self, index: int) -> None:
         """A pod with this index ended."""
@@ -458,29 +498,33 @@ class Disruption:
 
     def wrote(self, index: int) -> None:
         """A pod with this index wrote a line."""
-        if not self.job.indexed:
+        if not self.job.indexed or self.after is not None:
             return
         with self._lock:
             new = index not in self._began
             self._began.add(index)
             waits = len(self._began) < self.job.workers if self.job.together else index != self.target
             if self._stop is not None and new and not waits:
-                after = EVICT_NODE_AFTER if self.job.together else EVICT_WORKER_AFTER
-                self._timer = threading.Timer(
-                    after, self._evict, [f"{self.job.who(self.target) or 'pod'} evicted"]
-                )
-                self._timer.daemon = True
-                self._timer.start()
+                self._evict_in(EVICT_NODE_AFTER if self.job.together else EVICT_WORKER_AFTER)
 
-    def trained(self, done: int, every: int) -> None:
-        """That many of a training's epochs are done."""
+    def trained(self, done: int, every: int, unit: str = EPOCH) -> None:
+        """That many of a training's epochs or steps are done."""
+        if self.after is not None or not done:
+            return
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
         if done * EVICT_AFTER >= every:
-            self._evict(f"{self.job.who(self.target) or 'pod'} evicted after epoch {done}")
+            self._evict(f" after {unit} {done}")
 
-    def _evict(self, what: str) -> None:
+    def _evict_in(self, seconds: float, when: str = "") -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(seconds, self._evict, [when])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _evict(self, when: str) -> None:
         """Evicts it as the Kubernetes API does. Prints nothing if the pod has ended."""
         with self._lock:
             stop = self._stop
@@ -488,7 +532,7 @@ class Disruption:
             self._forget()
         if stop is not None and not stop.requested:
             stop.request(EVICTED, self.job.pod.grace_period)
-            self.evicted(f"{what} (DisruptionTarget)")
+            self.evicted(f"{self.job.who(self.target) or 'pod'} evicted{when} (DisruptionTarget)")
 
     def _forget(self) -> None:
         self._stop = None

@@ -4,8 +4,9 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Protocol
 
 from slipway.infra.review.stack import Resource, Stack, mapping, strings
@@ -14,9 +15,24 @@ from slipway.offline.evaluated.scheduling import PodRequest
 from slipway.offline.evaluated.workloads import Workload
 from slipway.offline.rehearsal.cluster import job_controller
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, RefusedError
-from slipway.offline.rehearsal.cluster.job_controller import EPOCH, Disruption, JobSpec, host_name, pod_of
-from slipway.offline.rehearsal.cluster.kubelet import EVICTED, Kubelet, Pod, PodResult, expand, label_at
-from slipway.offline.rehearsal.cluster.pods import PodSpec
+from slipway.offline.rehearsal.cluster.job_controller import (
+    EPOCH,
+    PROGRESS,
+    Disruption,
+    JobSpec,
+    host_name,
+    pod_of,
+)
+from slipway.offline.rehearsal.cluster.kubelet import (
+    EVICTED,
+    Kubelet,
+    Pod,
+    PodResult,
+    PreparedCommand,
+    expand,
+    label_at,
+)
+from slipway.offline.rehearsal.cluster.pods import Container, PodSpec
 from slipway.offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from slipway.offline.rehearsal.cluster.services import Services
 from slipway.offline.rehearsal.machine.processes import LOOPBACK, Stop, free_ports
@@ -100,7 +116,7 @@ class JobPods:
             self._write(prefix + line)
             self._read(index, line)
 
-        kubelet = engine.job_kubelet(record, self.namespace)
+        kubelet = self._kubelet(index)
         try:
             addresses = {**reached, **self.hosts}
             result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=addresses))
@@ -114,6 +130,19 @@ class JobPods:
             record.peak_memory = max(record.peak_memory, result.peak_memory)
         return result
 
+    def _kubelet(self, index: int) -> Kubelet:
+        """What runs the pod with this index, and tells the disruption when a container of it is started."""
+        kubelet, disruption = self.engine.job_kubelet(self.record, self.namespace), self._disruption
+        if disruption is None:
+            return kubelet
+
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
+            prepared = kubelet.prepare(pod, container, words, folder) if kubelet.prepare else None
+            disruption.launches(index)
+            return prepared
+
+        return replace(kubelet, prepare=prepare)
+
     def _write(self, line: bytes) -> None:
         with self._lock:
             self.log.write(line)
@@ -121,7 +150,7 @@ class JobPods:
 
     def _read(self, index: int, line: bytes) -> None:
         """Reads the progress of a pod from a line that it prints."""
-        match = EPOCH.match(line)
+        match = PROGRESS.search(line)
         # Those of a worker are epochs of one item after the other.
         tells = match is not None and (self.job.together or not self.job.indexed)
         began = GENERATION.match(line) if self.job.together else None
@@ -129,15 +158,17 @@ class JobPods:
             if began is not None:
                 self.record.generations = max(self.record.generations, int(began["number"]))
             tells = tells and (self._telling is None or index <= self._telling)
+            unit = match["unit"].decode().lower() if match is not None else ""
+            tells = tells and (unit == EPOCH or self.record.epochs is None or self.record.unit != EPOCH)
             if match is not None and tells:
                 self._telling = index
-                self.record.epochs = (int(match["done"]), int(match["all"]))
+                self.record.epochs, self.record.unit = (int(match["done"]), int(match["all"])), unit
         if tells or began is not None:
             self.engine.changed(self.record)
         if self._disruption:
             self._disruption.wrote(index)
             if tells and self.record.epochs:
-                self._disruption.trained(*self.record.epochs)
+                self._disruption.trained(*self.record.epochs, self.record.unit)
 
     def _place(self, index: int, spec: PodSpec, stop: Stop) -> Placement:
         record, engine = self.record, self.engine

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from slipway.infra.placed import FOLDERS
+from slipway.infra.placed import FOLDERS, SHARED_MEMORY_PLACE
 from slipway.infra.places import LIBRARY
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
 from slipway.infra.review.stack import Properties, mapping, mappings
 from slipway.infra.schema.paths import LONGEST_PATH
+from slipway.infra.schema.quantities import mebibytes
 from slipway.offline.files import change_mode, remove
 from slipway.offline.rehearsal.cluster import cluster_objects
 from slipway.offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, RefusedError, contents
@@ -305,10 +306,19 @@ class Kubelet:
     def _run_container(
         self, pod: Pod, container: Container, mounted: Volumes, folder: Path, api: str | None
     ) -> PodResult:
+        boxed = boxes.available() and container.read_only_root
+        shared = next((mount for mount in container.mounts if mount.path == SHARED_MEMORY_PLACE), None)
+        if boxed and shared:
+            # It is made in the box, as large as it is declared.
+            container = replace(container, mounts=[mount for mount in container.mounts if mount != shared])
         mounts = mounted.mounts(container)
         if api is not None:
             mounts[cluster_objects.FOLDER] = cluster_objects.folder_of(folder)
         launch = self._launch(pod, container, mounts, mounted.built_in(container), folder)
+        if launch.box and shared:
+            size = mapping(pod.spec.volumes[shared.volume].get("emptyDir")).get("sizeLimit")
+            shm = mebibytes(size) if size else container.memory_limit or boxes.SHARED_MEMORY
+            launch = replace(launch, box=replace(launch.box, shared_memory=shm))
         if api is not None:
             command = [word.replace(cluster_objects.API, api) for word in launch.command]
             launch = replace(launch, command=command)
@@ -374,6 +384,9 @@ class Kubelet:
             **prepared.environment,
         }
         box = self._box(container, built_in, folder, scratch, _used(mounts, environment, prepared))
+        if container.read_only_root and not box:
+            # It takes an environment for writable that nothing but the box makes read-only.
+            environment = {"PIP_USER": "1", **environment}
         return Launch(
             command=prepared.words,
             environment=environment,

@@ -198,6 +198,18 @@ class Server:
 
     def _run(self) -> None:
         """Starts its pod again and again until it is stopped."""
+        record = self.record
+        try:
+            self._keep_running()
+        except OSError as error:
+            self._failed = f"{error.filename or 'this machine'}: {error.strerror}"
+        record.finished = time.time()
+        if record.phase is ServicePhase.RUNNING:
+            record.phase = ServicePhase.FAILED if self._failed else ServicePhase.ENDED
+            record.reason = self._failed
+            self.surroundings.changed(record)
+
+    def _keep_running(self) -> None:
         record, place = self.record, self.surroundings.place
         data = {name: place.service(record.name) / name for name in self.spec.claims}
         for folder in data.values():
@@ -232,11 +244,6 @@ class Server:
                 last = self._last.message.strip().rpartition("\n")[2] if self._last.exit_code > 0 else ""
                 self.surroundings.note(record, "; ".join(filter(None, [self._last.ending, again, last])))
                 self._stop.wait(pause)
-        record.finished = time.time()
-        if record.phase is ServicePhase.RUNNING:
-            record.phase = ServicePhase.FAILED if self._failed else ServicePhase.ENDED
-            record.reason = self._failed
-            self.surroundings.changed(record)
 
     def _pod(self, data: Mapping[str, Path], write: Callable[[bytes], None]) -> Pod:
         reached = self.reach(self)

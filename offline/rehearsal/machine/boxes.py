@@ -19,6 +19,10 @@ NEEDED = (
 """What it takes."""
 
 
+SHARED_MEMORY = 64
+"""MiB of `/dev/shm` that a container has by default under containerd and CRI-O (November 2026)."""
+
+
 @dataclass(frozen=True)
 class BoxMount:
     """A folder ``source`` of this machine that the container has at ``path``."""
@@ -34,7 +38,7 @@ class Box:
 
     ``root`` is an empty folder. ``visible`` are paths that it sees though they are below `/tmp`. Without
     ``required`` it starts outside where the box cannot be made. ``protected`` are folders that it only reads,
-    though it may write around them.
+    though it may write around them. ``shared_memory`` are the MiB of its `/dev/shm`.
     """
 
     root: Path
@@ -43,17 +47,21 @@ class Box:
     mounts: Sequence[BoxMount] = ()
     required: bool = False
     protected: Sequence[Path] = ()
+    shared_memory: int = SHARED_MEMORY
 
     def specification(self) -> Mapping[str, object]:
         """As `launch.py` takes it."""
-        visible = dict.fromkeys(str(place) for path in self.visible for place in (path, path.resolve()))
+        visible = dict.fromkeys(place for path in self.visible for place in (path, path.resolve()))
+        shown = {*visible, self.tmp}
         return {
             "root": str(self.root),
             "tmp": str(self.tmp),
-            "visible": list(visible),
+            # What is below another one is seen with it. Mounted by itself, nothing could be renamed over it.
+            "visible": [str(path) for path in visible if shown.isdisjoint(path.parents)],
             "mounts": [[str(mount.source), mount.path, mount.writable] for mount in self.mounts],
             "required": self.required,
             "protected": [str(path) for path in self.protected],
+            "shared_memory": self.shared_memory,
         }
 
 
@@ -67,7 +75,8 @@ def available() -> bool:
         root.mkdir()
         tmp.mkdir()
         specification = {
-            **{"reaper": sink.fileno(), "nice": 0, "cpus": [], "binds": None, "writable": [str(tmp)]},
+            **{"reaper": sink.fileno(), "parent": os.getpid(), "nice": 0, "cpus": [], "binds": None},
+            "writable": [str(tmp)],
             "box": Box(
                 root, tmp, (), (BoxMount(tmp, "/slipway/box", writable=False),), required=True
             ).specification(),

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -115,12 +116,15 @@ def _package_files(distribution: metadata.Distribution) -> Iterator[str]:
 ENVIRONMENTS = Path("build", "environments")
 """Where the environments are, of all stacks and of earlier versions of Slipway, below the project."""
 
-FORMAT = 3
+FORMAT = 4
 """Part of every digest. Raise it when environments are made in another way."""
 
 WHOLE = "whole.json"
 """The file of an environment that is written last: it has a digest of the others. Its time of modification is that
 of the last use."""
+
+_NAME = re.compile(r"[0-9a-f]{16}")
+"""What environments are called."""
 
 KEPT = 10
 RECENT = 24 * 3600.0
@@ -138,6 +142,28 @@ program imports, take half of the time.
 
 OWN_TESTS = r"/.*/tests?/"
 """What is not compiled, below the folder of the packages."""
+
+USER_PACKAGES = (
+    "import os, site, sys; site.PREFIXES[:] = [prefix for prefix in site.PREFIXES if prefix == sys.prefix]; "
+    "own = site.getusersitepackages(); sys.flags.no_user_site or os.path.isdir(own) and site.addsitedir(own)\n"
+)
+"""A line of a `.pth` file, which Python runs when it starts: as in an image, what a program installs for its user
+comes before what the image has. Packages of the machine's Python, to which pyvenv.cfg opens the way, stay out.
+
+pip installs for its user where it may not write to the other packages, and in a virtual environment only where its
+file has `include-system-site-packages = true` (pip 23.2 to 24.2 with Python 3.11 to 3.13, tried November 2026).
+"""
+
+PROGRAM = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+import sys
+from {module} import {name}
+sys.exit({function}())
+"""
+"""A program of a package. The shell starts Python: a line `#!` takes no path that is long or has spaces."""
+
+PIP = ("pip", "pip3")
 
 
 class EnvironmentFailedError(Exception):
@@ -285,10 +311,15 @@ class Environments:
             # As Python adds a folder of packages itself: those that are linked there by `.pth` files come with it.
             lines = [f"import site; site.addsitedir({str(below)!r})\n" for below in software.over]
             (site / "over.pth").write_text("".join(lines), encoding="utf-8")
-        image = folder / "image"
-        link(software.image_packages(), image)
+        image, packages = folder / "image", software.image_packages()
+        link(packages, image)
         # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
-        (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
+        (site / "image.pth").write_text(f"{USER_PACKAGES}{image}\n", encoding="utf-8")
+        if not software.over:
+            _write_programs(packages.values(), folder / "bin")
+            settings = (folder / "pyvenv.cfg").read_text(encoding="utf-8")
+            settings = re.sub(r"(?m)^(include-system-site-packages = )false$", r"\1true", settings)
+            (folder / "pyvenv.cfg").write_text(settings, encoding="utf-8")
         files.write(folder / WHOLE, json.dumps({"has": str(software), "files": _files(folder)}) + "\n")
 
     def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
@@ -318,8 +349,16 @@ class Environments:
         return ended.code
 
     def _clean(self, newest: Path) -> None:
-        """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
-        others = [path for path in self.folder.iterdir() if path.is_dir() and path != newest]
+        """Deletes environments that nobody used of late, and what killed rehearsals left of others.
+
+        Others may keep folders beside them: those here are called by a digest, and have what uv writes first.
+        """
+        others = [
+            path
+            for path in self.folder.iterdir()
+            if path != newest and _NAME.fullmatch(path.name) and (path / "pyvenv.cfg").is_file()
+            if not path.is_symlink()
+        ]
         used = {other: (other / WHOLE).stat().st_mtime for other in others if (other / WHOLE).is_file()}
         oldest = sorted(used, key=lambda kept: used[kept], reverse=True)[KEPT - 1 :]
         for other in others:
@@ -327,6 +366,18 @@ class Environments:
                 # Without its mark first: what is half deleted counts as not there.
                 (other / WHOLE).unlink(missing_ok=True)
                 shutil.rmtree(other, ignore_errors=True)
+
+
+def _write_programs(packages: Iterable[Distribution], folder: Path) -> None:
+    """Writes into ``folder`` the programs of ``packages``, and pip: the machine's are of another Python."""
+    entries = [entry for package in packages for entry in package.entry_points.select(group="console_scripts")]
+    programs = {entry.name: (entry.module, entry.attr) for entry in entries}
+    for name, (module, function) in {**dict.fromkeys(PIP, ("pip._internal.cli.main", "main")), **programs}.items():
+        if not (program := folder / name).exists():
+            python, imported = shlex.quote(str(folder / "python3")), function.partition(".")[0]
+            text = PROGRAM.format(python=python, module=module, name=imported, function=function)
+            program.write_text(text, encoding="utf-8")
+            program.chmod(0o755)
 
 
 class _AtOnce(Stop):

@@ -40,6 +40,8 @@ _WITH_TRUNCATE = 3
 """The version of Landlock that knows truncation."""
 
 _NO_NEW_PRIVILEGES = 38
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_NO_NEW_PRIVS and PR_SET_PDEATHSIG of prctl(2)."""
 
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 """CLONE_NEWNS and CLONE_NEWUSER of unshare(2)."""
@@ -77,11 +79,20 @@ def main() -> None:
     if settings["binds"] is not None:
         _report_binds(settings["binds"])
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_with(settings["parent"])
     try:
         os.execvp(command[0], command)
     except OSError as error:
         print(f"StartError: exec: {command[0]!r}: {error.strerror}", file=sys.stderr, flush=True)
         sys.exit(START_ERROR)
+
+
+def _end_with(parent: int) -> None:
+    """Has Linux kill this process, whatever it becomes, with ``parent``: the reaper may be killed, too."""
+    if sys.platform == "linux":
+        _libc().prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def landlock() -> int:
@@ -127,7 +138,8 @@ def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
     All that is there can be read, and written below the folders ``writable`` alone. The folder ``tmp`` of ``box``
     is `/tmp`, where of this machine's only the paths ``visible`` are left. ``mounts`` are further folders: where
     they are here, at which path they are there, and whether they can be written. Folders ``protected`` can
-    only be read, though they are below ``writable``. ``root`` is an empty folder.
+    only be read, though they are below ``writable``. `/dev/shm` has ``shared_memory`` MiB. ``root`` is an empty
+    folder.
 
     Returns False, and says why, where the machine does not let this user do so: for an ordinary user it takes user
     namespaces, for root the capability CAP_SYS_ADMIN or user namespaces, and for both Linux 5.12. Ends the process
@@ -184,6 +196,8 @@ def _build(box: Mapping[str, Any], writable: Sequence[str]) -> None:
     _protect(root)
     for name in _OWN:
         _bind(tmp if name == "tmp" else f"/{name}", f"{root}/{name}")
+    if os.path.isdir(f"{root}/dev/shm"):
+        _mount("tmpfs", f"{root}/dev/shm", 0, "tmpfs", f"size={box['shared_memory']}m")
     inside = f"{_TMP}/"
     for path in dict.fromkeys([*box["visible"], *(path for path in writable if path.startswith(inside))]):
         if path.startswith(inside) and os.path.exists(path):
@@ -246,8 +260,9 @@ def _bind(source: str, target: str) -> None:
     _mount(source, target, _BIND | _RECURSIVE)
 
 
-def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
-    arguments = (os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), None)
+def _mount(source: str, target: str, flags: int, kind: str = "", options: str = "") -> None:
+    names = (os.fsencode(source), os.fsencode(target), kind.encode() or None)
+    arguments = (*names, ctypes.c_ulong(flags), options.encode() or None)
     _check(_libc().mount(*arguments), target)
 
 

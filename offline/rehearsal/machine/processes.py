@@ -94,6 +94,7 @@ class Launch:
         """The command line of `launch.py`, which gets the descriptors ``reaper`` and ``binds``."""
         specification = {
             "reaper": reaper,
+            "parent": os.getpid(),
             "nice": niceness(self.cpu_request),
             "cpus": cpus(self.cpu_limit),
             "writable": None if self.writable is None else [str(path) for path in self.writable],
@@ -167,13 +168,15 @@ def run(launch: Launch, reaper: Reaper, stop: Stop, write: Callable[[bytes], Non
     if loopback:
         loopback.begin()
     assert process.stdout is not None
-    reader = threading.Thread(target=_copy, args=(process.stdout, write), daemon=True)
+    output = _Output(process.stdout, write)
+    reader = threading.Thread(target=output.copy, daemon=True)
     reader.start()
     watch = _Watch(process, launch.memory, stop)
     while (code := _wait(process)) is None:
         watch.look()
     _kill_group(process.pid)
     reader.join(timeout=5)
+    output.close()
     reaper.over(process.pid)
     if loopback:
         loopback.end()
@@ -256,9 +259,38 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _copy(stream: IO[bytes], write: Callable[[bytes], None]) -> None:
-    for line in stream:
-        write(line)
+class _Output:
+    """The lines of a ``stream``, for ``write`` until it is closed: a process in a session of its own may go on."""
+
+    def __init__(self, stream: IO[bytes], write: Callable[[bytes], None]) -> None:
+        self._stream, self._write = stream, write
+        self._closed, self._lock = False, threading.Lock()
+
+    def copy(self) -> None:
+        """Returns at the end of the stream."""
+        for line in self._stream:
+            with self._lock:
+                if not self._closed:
+                    self._write(line)
+
+    def close(self) -> None:
+        """Lets nothing more through."""
+        with self._lock:
+            self._closed = True
+
+
+def end_left(folder: Path) -> int:
+    """Kills the pods of a rehearsal that was killed, whose homes are below ``folder``; returns how many processes.
+
+    What they started themselves goes on where the reaper was killed, too.
+    """
+    left = 0
+    for process in psutil.process_iter() if folder.is_dir() and any(folder.iterdir()) else ():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HOME", "").startswith(f"{folder}/"):
+                process.kill()
+                left += 1
+    return left
 
 
 # Free ports of this machine, for servers that keep one address as long as they run.

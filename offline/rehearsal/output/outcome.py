@@ -17,6 +17,7 @@ from slipway.offline.engine.monitor import EvaluationError
 from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, StackConfig
 from slipway.offline.evaluation.worker import where
+from slipway.offline.files import BusyError, FolderError
 from slipway.offline.rehearsal.beside import not_run
 from slipway.offline.rehearsal.capacity import Trace
 from slipway.offline.rehearsal.cluster.server_specs import only_said
@@ -24,7 +25,7 @@ from slipway.offline.rehearsal.machine.programs import Program
 from slipway.offline.rehearsal.output.charts import UsedBy
 from slipway.offline.rehearsal.output.comparison import Comparison
 from slipway.offline.rehearsal.output.results import CollectedResults
-from slipway.offline.rehearsal.state import BusyError, FolderError, JobRecord, ServiceRecord
+from slipway.offline.rehearsal.state import JobRecord, ServiceRecord
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rehearsal found out.
+    """What a rehearsal found out. ``missed`` says that nothing was evicted though a pod was to be.
 
     ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
     ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
@@ -82,6 +83,7 @@ class Outcome:
     services: Sequence[ServiceRecord] = ()
     used: Sequence[UsedBy] = ()
     beside: frozenset[str] = frozenset()
+    missed: bool = False
 
     @property
     def only_said(self) -> list[str]:
@@ -92,10 +94,10 @@ class Outcome:
 
     @property
     def exit_code(self) -> Exit:
-        """`Exit.DONE` where every resource was created and every Job succeeded."""
+        """`Exit.DONE` where every resource was created, every Job succeeded, and what was to be evicted was."""
         if self.interrupted:
             return Exit.INTERRUPTED
-        return Exit.FAILED if self.evaluation.failed else Exit.DONE
+        return Exit.FAILED if self.evaluation.failed or self.missed else Exit.DONE
 
 
 # What `rehearse` and `demo` share: their console, and how they print problems.

@@ -109,7 +109,7 @@ class PlainDisplay:
         if changed and record.phase not in {Phase.PENDING, Phase.QUEUED}:
             self._line(record, describe(record))
         elif record.epochs and self._next_epoch(record.name, *record.epochs):
-            self._line(record, f"epoch {record.epochs[0]}/{record.epochs[1]}")
+            self._line(record, f"{record.unit} {record.epochs[0]}/{record.epochs[1]}")
 
     def _next_epoch(self, name: str, done: int, every: int) -> bool:
         step = max(every // EPOCH_LINES, 1)
@@ -217,7 +217,7 @@ class LiveDisplay:
             line = Table.grid(padding=(0, 1))
             line.add_row(
                 ProgressBar(total=every, completed=done, width=24 if self.console.width >= WIDE else 10),
-                f"epoch {done}/{every}",
+                f"{record.unit} {done}/{every}",
             )
             return where, line
         if record.phase is Phase.RUNNING:

@@ -302,21 +302,24 @@ def test_resources_are_asked_for_and_bounded_except_cpu(root: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("gpus", "shared_memory"), [(0, False), (1, False), (8, True)])
-def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, shared_memory: bool) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "shm", "size"),
+    [(0, None, ""), (1, None, "2Gi"), (8, None, "2Gi"), (0, 512, "512Mi"), (1, 8192, "8Gi")],
+)
+def test_processes_with_gpus_share_half_of_their_memory_or_what_the_step_says(
+    root: Path, gpus: int, shm: int | None, size: str
+) -> None:
     resources = Resources(cpu=1000, memory=4096, ephemeral_storage=1024, gpus=gpus)
 
     def program_steps() -> list[Step]:
-        return [step(platform(cpu_pool(), gpu_pool(gpus=8)), "gpu", resources=resources)]
+        return [step(platform(cpu_pool(), gpu_pool(gpus=8)), "gpu", resources=resources, shm=shm)]
 
     spec = pod(run(program_steps, root).one(JOB))
     mounted = {
         volume_mount["mountPath"]: volume_mount["name"] for volume_mount in spec["containers"][0]["volumeMounts"]
     }
-    assert ("/dev/shm" in mounted) is shared_memory
-    if shared_memory:
-        volume = next(volume for volume in spec["volumes"] if volume["name"] == mounted["/dev/shm"])
-        assert volume["emptyDir"]["medium"] == "Memory"
+    volumes = {volume["name"]: volume.get("emptyDir") for volume in spec["volumes"]}
+    assert volumes.get(mounted.get("/dev/shm")) == ({"medium": "Memory", "sizeLimit": size} if size else None)
 
 
 def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:

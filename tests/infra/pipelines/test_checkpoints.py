@@ -50,6 +50,8 @@ def test_a_step_says_when_and_how_its_checkpoints_are_copied(tmp_path: Path) -> 
     assert read(tmp_path, checkpoints={}) == ({}, Checkpoints())
     section = {"every": "10m", "bandwidth": "50Mi", "signal": "USR1"}
     assert read(tmp_path, checkpoints=section) == ({}, Checkpoints(600, 50, "USR1"))
+    torchrun = ["torchrun", "train.py", "{checkpoint}"]
+    assert read(tmp_path, run=torchrun, checkpoints={"signal": "INT"}) == ({}, Checkpoints(signal="INT"))
     assert read(tmp_path, run="train --to {checkpoint} > {output}/log", checkpoints={})[0] == {}
     assert read(tmp_path, checkpoints={}, **SEARCH)[0] == {}
     assert read(tmp_path, parameters=["checkpoint"]) == ({}, None)
@@ -63,6 +65,15 @@ def test_a_step_says_when_and_how_its_checkpoints_are_copied(tmp_path: Path) -> 
         ({"checkpoints": {"every": "0s"}}, "steps.train.checkpoints.every", "no time"),
         ({"checkpoints": {"bandwidth": "0"}}, "steps.train.checkpoints.bandwidth", "above zero"),
         ({"checkpoints": {"signal": "KILL"}}, "steps.train.checkpoints.signal", "`USR1`"),
+        *(
+            ({"checkpoints": {"signal": "USR1"}, "run": run}, "steps.train.checkpoints.signal", "`TERM`")
+            for run in (
+                ["torchrun", "--nproc-per-node=2", "train.py", "{checkpoint}"],
+                ["python", "-m", "torch.distributed.run", "train.py", "{checkpoint}"],
+                "cd /x && exec /opt/bin/torchrun train.py {checkpoint}",
+                ["accelerate", "launch", "train.py", "{checkpoint}"],
+            )
+        ),
         ({"checkpoints": {"all_pods": True}}, "steps.train.checkpoints.all_pods", "one pod"),
         ({"checkpoints": {}, "parameters": ["checkpoint"]}, "parameters.checkpoint", "another name"),
     ],

@@ -25,6 +25,17 @@ JWT = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0" * 5 + "." + "c2lnb
         ("slipway:store", [{"args": [GITHUB]}], "[{'args': [[secret]]}]"),
         ("slipway:store", {"secret": "my-nfs"}, "{'secret': 'my-nfs'}"),
         ("slipway:store.secret", "my-nfs", "'my-nfs'"),
+        ("slipway:address", "redis://:hunter2@host", "[secret]"),
+        ("slipway:address", "redis://me:hunter:2@host", "[secret]"),
+        ("slipway:address", "redis://:$(PASSWORD)@host", "'redis://:$(PASSWORD)@host'"),
+        ("slipway:address", "host=db password=hunter2", "[secret]"),
+        ("slipway:address", {"password": {"is": "hunter2"}}, "{'password': {'is': [secret]}}"),
+        ("slipway:address.password.is", "hunter2", "[secret]"),
+        ("slipway:run", ["--token", "hunter2", "--token=hunter2", "x"], "['--token', [secret], [secret], 'x']"),
+        ("slipway:dbpassword", "hunter2", "[secret]"),
+        ("steps.a.secrets.WANDB", "Hunter2", "[secret]"),
+        ("steps.a.secrets.WANDB", "wandb-key", "'wandb-key'"),
+        ("slipway:store.kind", "a token of love", "'a token of love'"),
     ],
 )
 def test_a_value_is_shown_without_its_secrets(place: str, value: object, written: str) -> None:

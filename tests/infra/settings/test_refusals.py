@@ -162,6 +162,8 @@ STORE: list[Any] = [
 
 RUNS: list[Any] = [
     wrong(f"{STEPS}.train.ephemeral_storage", "1Gi", "CUDA libraries", "2Gi"),
+    wrong(f"{STEPS}.train.shm", "1Ti", "limit", "write `shm: "),
+    wrong(f"{STEPS}.train.shm", "8gb", "not a size", "8G"),
     wrong(f"{STEPS}.train.pool", "trian", "`train`"),
     wrong(f"{STEPS}.train.pool", "gpu-west", "`cpu`", "`predict`", "`train`"),
     wrong("clusters", None, "key: value"),

@@ -67,6 +67,16 @@ def test_no_error_about_a_malformed_section_has_a_value_of_it(wrong: dict[str, A
     assert not any(PLANTED in problem.shown for problem in caught.value.problems)
 
 
+@pytest.mark.parametrize("written", [f"{PLANTED}-Aa", f"{PLANTED * 3}"])
+def test_a_secret_in_place_of_its_name_is_not_shown(written: str) -> None:
+    schedule = {"cron": "0 3 * * *", "notify": {"secret": written}}
+    with pytest.raises(SettingsError) as caught:
+        load(changed(GCP, {"pipelines.mnist.schedule": schedule}))
+
+    assert [problem.key for problem in caught.value.problems] == ["slipway:secrets"]
+    assert PLANTED not in str(caught.value)
+
+
 def test_a_value_of_several_lines_is_taken() -> None:
     assert load(changed(GCP, {"secrets": protected({"key": "-----BEGIN KEY-----\nx\n"})})).secrets
 

@@ -538,6 +538,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         secret(password="hunter2"),
         stack(resource(CONFIG_MAP, "keys", {"data": {"id_rsa": PEM}})),
         variables(URL="postgres://me:hunter2@db.example.com/x"),
+        variables(URL="redis://:hunter2@db.example.com:6379"),
         variables(WANDB_API_KEY="abc123"),
         in_container(args=["--password=hunter2"]),
         in_container(args=["--user", "me", "--db-password", "hunter2"]),

@@ -5,11 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slipway.offline.files import LOCK, Lock
 from slipway.offline.preview.revisions import PREFIX, TreeError, check_out
 
 ROOT = Path(__file__).parents[3]
@@ -115,6 +117,7 @@ def test_the_worktree_is_removed_after_an_error(repository: Path) -> None:
 HOLDING = """
 import sys, time
 from pathlib import Path
+from slipway.offline.files import LOCK, Lock
 from slipway.offline.preview.revisions import check_out
 with check_out(Path(sys.argv[1]), "main") as found:
     print(found.path, flush=True)
@@ -169,6 +172,38 @@ def test_only_worktrees_of_killed_runs_are_removed_by_the_next(
     running.terminate()
     running.communicate(timeout=30)
     assert state(repository) == before
+
+
+@pytest.mark.parametrize("name", [f"{PREFIX}mine/tree", f"{PREFIX}mine/other"])
+@pytest.mark.parametrize("lock", [None, "", "other text"])
+def test_a_worktree_of_the_user_s_in_a_folder_of_that_name_stays(
+    name: str, lock: str | None, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tree = tmp_path / name
+    git(repository, "worktree", "add", "-q", "--detach", str(tree))
+    (tree / "uncommitted").write_text("mine")
+    if lock is not None:
+        (tree.parent / LOCK).write_text(lock)
+    with check_out(repository, "main"):
+        pass
+    assert (tree / "uncommitted").read_text() == "mine"
+
+
+def test_a_marked_worktree_elsewhere_and_one_behind_a_link_stay(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = tmp_path / f"{PREFIX}abc"
+    Lock(marked).close()
+    git(repository, "worktree", "add", "-q", "--detach", str(marked / "tree"))
+    for place in (tmp_path / "other", tmp_path / "linked"):
+        place.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        if place.name == "linked":
+            (place / marked.name).symlink_to(marked)
+        with check_out(repository, "main"):
+            pass
+        assert (marked / "tree" / "Pulumi.yaml").is_file()
 
 
 def test_it_works_from_a_linked_worktree_and_from_a_folder_of_the_repository(

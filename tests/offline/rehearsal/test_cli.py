@@ -126,3 +126,17 @@ def test_a_benchmark_that_is_left_out_is_still_checked_and_alone_it_is_rehearsed
     configuration = configure("gcp-dev", ROOT, stack_file(tmp_path / "alone.yaml", "gcp-dev", alone))
     assert list(configuration.settings.pipelines) == ["benchmark"]
     assert not any("left out" in remark for remark in configuration.remarks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("disrupt", "words"), [("trian", "`train`"), ("train:3", "0 to 0"), ("nothing", "`mnist-train`")]
+)
+def test_a_disruption_of_no_pod_of_the_stack_is_refused_before_anything_runs(
+    disrupt: str, words: str, tmp_path: Path
+) -> None:
+    done = rehearsal("-s", "local", "--disrupt", disrupt, "--output", str(tmp_path / "out"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--disrupt {disrupt}: " in done.stderr
+    assert words in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.offline.files import LOCK, MARK, BusyError, FolderError, Lock
 from slipway.offline.rehearsal.session import configure
-from slipway.offline.rehearsal.state import BusyError, FolderError, Lock, Phase
+from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal.toy import TRAINING, Toys, ignore_disruption, rehearse
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import phases, record, resumed_after, texts_below
+from tests.support.tree import write_tree
 
 APPEND = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
 """Adds its second argument to the file that its first names, so that a test sees which Jobs ran in which order."""
@@ -71,11 +74,12 @@ def test_replace_with_runs_a_job_again_together_with_another(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_fresh_and_a_store_that_is_gone_make_all_run_again_and_delete_nothing_of_others(tmp_path: Path) -> None:
-    (tmp_path / "lock").touch()
+    (tmp_path / LOCK).write_bytes(MARK)
     (tmp_path / "mine.txt").write_text("kept")
     for fresh in (False, True, False):
-        rehearse(three(), tmp_path, fresh=fresh)
+        _, printed = rehearse(three(), tmp_path, fresh=fresh)
         assert ran(tmp_path) == "abc"
+        assert ("store" in printed and "MiB" in printed and "report.html, of 20" in printed) == fresh
         if fresh:
             shutil.rmtree(tmp_path / "store")
     assert (tmp_path / "mine.txt").read_text() == "kept"
@@ -205,10 +209,32 @@ def test_a_disrupted_training_is_retried_and_goes_on_where_it_was(tmp_path: Path
     assert "evicted after epoch 4 (DisruptionTarget)" in printed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "disrupt", "told"),
+    [
+        ("[step {epoch}/12] loss 1", "train", "evicted after step 4 "),
+        ("nothing", "train:0:after=1s", "evicted 1 s after its program was started "),
+    ],
+)
+def test_a_training_is_disrupted_after_steps_or_seconds(
+    line: str, disrupt: str, told: str, tmp_path: Path
+) -> None:
+    script = TRAINING.replace("Epoch {epoch}/12", line)
+
+    def program() -> None:
+        Toys().job("toy-train", script, "/store", "0.2", rules=[ignore_disruption()])
+
+    outcome, printed = rehearse(program, tmp_path, disrupt=disrupt)
+    assert (record(outcome, "toy-train").attempts, outcome.exit_code) == (2, 0), printed
+    assert told in printed
+
+
 def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
-    _, printed = rehearse(lambda: Toys().job("toy-train", TRAINING, "/store", "0.01"), tmp_path, disrupt="trian")
-    assert "--disrupt trian: nothing was evicted" in printed
-    assert "of which there was toy-train" in printed
+    program = "print('step', '1 of 3')"
+    outcome, printed = rehearse(lambda: Toys().job("toy-train", program), tmp_path, disrupt="train:after=60s")
+    assert "--disrupt train:after=60s: nothing was evicted" in printed
+    assert outcome.exit_code == 1
 
 
 def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
@@ -232,11 +258,19 @@ def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
         assert reason in printed, reason
 
 
+def test_a_file_that_cannot_be_written_is_the_reason_why_a_job_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "one.log").mkdir(parents=True)
+    (tmp_path / LOCK).write_bytes(MARK)
+    outcome, printed = rehearse(three(), tmp_path)
+    assert outcome.exit_code == 1
+    assert f"{tmp_path}/logs/one.log: Is a directory" in printed
+
+
 def test_two_rehearsals_of_a_stack_do_not_run_together(tmp_path: Path) -> None:
     lock = Lock(tmp_path)
     with pytest.raises(BusyError, match=r"another rehearsal \(process \d+\) is at work"):
         rehearse(three(), tmp_path)
-    lock.release()
+    lock.close()
     assert rehearse(three(), tmp_path)[0].exit_code == 0
 
 
@@ -246,9 +280,48 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         rehearse(three(), tmp_path / "file" / "below")
 
 
-def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "mine").write_text("mine")
+def texts(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("lock", [None, "", "4711", "of another program"])
+def test_a_folder_of_somebody_else_is_left_alone(lock: str | None, tmp_path: Path) -> None:
+    files = {
+        "logs/mine": "mine",
+        "pods/mine": "mine",
+        "state.json": "{}",
+        **({LOCK: lock} if lock is not None else {}),
+    }
+    write_tree(tmp_path, files)
     with pytest.raises(FolderError, match="is not empty, and no rehearsal made it"):
         rehearse(three(), tmp_path, fresh=True)
-    assert [path.name for path in tmp_path.rglob("*")] == ["logs", "mine"]
+    assert texts(tmp_path) == files
+
+
+def test_the_folder_of_an_earlier_rehearsal_is_known_with_and_without_a_mark(tmp_path: Path) -> None:
+    rehearse(three(), tmp_path)
+    (tmp_path / LOCK).write_text("4711")
+    assert set(phases(rehearse(three(), tmp_path)[0]).values()) == {Phase.UNCHANGED}
+    assert (tmp_path / LOCK).read_bytes().startswith(MARK)
+
+
+@pytest.mark.parametrize("name", ["pods", "logs", "services"])
+def test_what_a_link_in_the_folder_leads_to_is_left_alone(name: str, tmp_path: Path) -> None:
+    folder, other = tmp_path / "rehearsal", tmp_path / "other"
+    rehearse(three(), folder)
+    files = {"mine/file": "mine", "prepare.log": "mine"}
+    write_tree(other, files)
+    (other / "mine" / "file").chmod(0o400)
+    shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / name).symlink_to(other)
+    assert rehearse(three(), folder)[0].exit_code == 0
+    assert texts(other) == files
+    assert stat.S_IMODE((other / "mine" / "file").stat().st_mode) == 0o400
+
+
+def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"other": MARK.decode(), "folder/file": ""})
+    (tmp_path / "folder" / LOCK).symlink_to(tmp_path / "other")
+    with pytest.raises(FolderError):
+        rehearse(three(), tmp_path / "folder")
+    assert (tmp_path / "other").read_bytes() == MARK

@@ -3,15 +3,17 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from slipway.offline.rehearsal.state import Phase
 from tests.offline.rehearsal import toy
-from tests.support.rehearsing import Running, all_end, phases, resumed_after
+from tests.support.rehearsing import Running, all_end, phases, pipeline_folder, resumed_after, stack_file
 
 
 def start(folder: Path, program: str, epoch: int, *words: str) -> tuple[Running, list[psutil.Process]]:
@@ -70,3 +72,50 @@ def test_a_killed_rehearsal_leaves_no_process_and_the_next_resumes(
     assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
     if machines == 1:
         assert resumed_after(tmp_path) >= 3
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_a_step_with_places_without_an_error(tmp_path: Path) -> None:
+    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: print('here', flush=True)"
+    image = f"registry.example.com/python@sha256:{'0' * 64}"
+    steps = {"train": {"run": ["python", "train.py", "{output}"], "image": image}}
+    made = pipeline_folder(tmp_path / "toy", {"train.py": program}, steps=steps)
+
+    def change(config: dict[str, Any]) -> None:
+        node = {"cpu": "2", "memory": "4Gi", "nodes": 1}
+        pools = {name: {"selector": {"a": name}, **node} for name in ("cpu", "one", "two")}
+        config["slipway:clusters"]["local"]["pools"] = pools
+        config["slipway:store"] |= {"access_mode": "ReadWriteMany", "storage_class": "nfs"}
+
+    placed = {"places": ["one", "two"], "cpu": "500m", "memory": "256Mi", "ephemeral_storage": "1Gi"}
+    pipelines = {"toy": {"uses": made, "steps": {"train": placed}}}
+    file = stack_file(tmp_path / "stack.yaml", change=change, pipelines=pipelines)
+    words = ("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
+    rehearsal = Running("-m", "slipway", "rehearse", *words)
+    log = tmp_path / "out" / "logs" / "toy-train.log"
+    rehearsal.until(lambda: log.exists() and "here" in log.read_text(encoding="utf-8"))
+    below = rehearsal.children()
+    rehearsal.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        rehearsal.process.wait(timeout=1)
+    rehearsal.process.send_signal(signal.SIGINT)
+    output = rehearsal.end(130, seconds=10)
+    assert all_end(below)
+    assert "Error" not in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends a process with its parent")
+def test_killed_with_its_reaper_a_rehearsal_leaves_no_pod_and_the_next_ends_the_rest(tmp_path: Path) -> None:
+    rehearsal, below = start(tmp_path, "training", 1)
+    [reaper] = rehearsal.children("reaper.py")
+    [pod] = [
+        process for process in rehearsal.children("starting after") if process.ppid() == rehearsal.process.pid
+    ]
+    reaper.kill()
+    rehearsal.kill()
+    assert all_end([pod])
+    outcome, printed = toy.rehearse(toy.training, tmp_path)
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}, printed
+    assert all_end(below)

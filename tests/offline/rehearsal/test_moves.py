@@ -4,6 +4,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from slipway.infra.review.stack import JOB, Resource
 from slipway.offline.rehearsal.capacity import Capacity, Clock, Trace
 from slipway.offline.rehearsal.cluster.job_controller import JobResult
@@ -74,6 +76,27 @@ def test_a_job_that_is_taken_out_of_its_queue_has_not_failed() -> None:
     while job.is_alive:
         time.sleep(0.01)
     assert job.outcome == ""
+
+
+def test_what_a_step_runs_has_ended_when_its_move_has_and_had_its_time(tmp_path: Path) -> None:
+    began, stop, graces = threading.Event(), Stop(), list[float]()
+
+    def run(_: HeldJob, own: Stop) -> JobResult:
+        began.set()
+        own.wait(60)
+        graces.append(own.grace)
+        time.sleep(0.2)
+        return JobResult(False, "Interrupted", "", 1, None)
+
+    jobs = [
+        HeldJob(Resource(name, JOB, name, {}, inputs={"metadata": {"name": name}}), run)
+        for name in clusters_of(PLAN)
+    ]
+    threading.Thread(target=lambda: (began.wait(60), stop.request("interrupted", 7.0)), daemon=True).start()
+    with pytest.raises(CancelledError):
+        move(PLAN, jobs, stop, Way(tmp_path, "orders", None, lambda _: None))
+    assert not any(job.is_alive for job in jobs)
+    assert set(graces) == {7.0}
 
 
 PLAN = {

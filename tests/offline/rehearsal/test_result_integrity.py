@@ -10,6 +10,7 @@ import pulumi
 import pytest
 
 from slipway.infra.pipelines.results import Column, Picture, Table
+from slipway.offline.files import LOCK, MARK
 from slipway.offline.rehearsal import state as result_integrity
 from slipway.offline.rehearsal.output.outcome import Outcome
 from slipway.offline.rehearsal.state import Phase, Place, State
@@ -91,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the pipeline was rehearsed once."""
     folder = tmp_path_factory.mktemp("results") / "whole"
     (folder / "store" / "run").mkdir(parents=True)
-    (folder / "lock").touch()
+    (folder / LOCK).write_bytes(MARK)
     outcome, _ = rehearse(pipeline, folder)
     assert outcome.exit_code == 0
     return folder

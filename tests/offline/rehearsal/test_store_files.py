@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from slipway.infra.schema.problems import SettingsError
+from slipway.offline.files import FolderError
 from slipway.offline.rehearsal import state
 from slipway.offline.rehearsal.session import configure
-from slipway.offline.rehearsal.state import FolderError
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import stack_file
 from workloads.mnist.pipeline import Mnist

@@ -12,6 +12,7 @@ from slipway.tools.importing.folder import draft
 from slipway.tools.importing.manifest import read
 from tests.support.rehearsing import SMALL, rehearse_file, several_nodes, stack_file
 from tests.support.tree import write_tree
+from tests.workloads.wheels import write_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +101,7 @@ spec:
         - name: tensorflow
           image: tensorflow/tensorflow:latest-gpu
           command: [/bin/bash, -c, --]
-          args: ["cd /data/example; python PROGRAM"]
+          args: ["cd /data/example; pip install -r requirements.txt; python PROGRAM"]
           volumeMounts: [{name: bucket, mountPath: /data, readOnly: false}]
       volumes:
         - name: bucket
@@ -108,7 +109,12 @@ spec:
 """
 
 IN_BUCKET = {
-    "example/train.py": "import pathlib; pathlib.Path('/data/example/model').write_text('trained')",
+    "example/requirements.txt": "--no-index --find-links /data/example/wheels\nshout\nsix==9.0",
+    "example/train.py": """
+import pathlib, shout, six, sys
+assert (shout.WORD, six.WORD) == ("loud", "newer than the image's")
+pathlib.Path('/data/example/model').write_text('trained')
+""",
     "example/predict.py": "import pathlib; print(pathlib.Path('/data/given/model').read_text(), 'predicted')",
     "given/model": "given",
 }
@@ -135,7 +141,10 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "volcano": imported(folder, "volcano", VOLCANO, sum=SUM),
     }
     if boxes.available():
-        write_tree(folder / "bucket", IN_BUCKET)
+        wheels = write_tree(folder / "bucket", IN_BUCKET) / "example" / "wheels"
+        wheels.mkdir()
+        write_wheel(wheels, "shout", "1.0", {"shout.py": b"WORD = 'loud'"}, ["Requires-Dist: six"])
+        write_wheel(wheels, "six", "9.0", {"six.py": b'WORD = "newer than the image\'s"'})
         pipelines["fuse-train"] = imported(folder, "fuse-train", BUCKET.replace("PROGRAM", "train.py"))
         pipelines["fuse-infer"] = imported(folder, "fuse-infer", BUCKET.replace("PROGRAM", "predict.py"))
     rehearsal = {"store_files": {"photos": str(folder / "bucket")}} if boxes.available() else {}

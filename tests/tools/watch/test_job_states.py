@@ -181,6 +181,29 @@ def test_a_step_that_is_killed_for_want_of_memory_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (135, ""),
+        (
+            1,
+            "RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error. ",
+        ),
+        (1, "ERROR: This might be caused by insufficient shared memory"),
+        (1, "RuntimeError: unable to write to file </torch_42_1_0>: No space left on device (28)"),
+        (
+            1,
+            "Error while creating shared memory segment /dev/shm/nccl-VPyhzw (size 21823872), error: No space",
+        ),
+    ],
+)
+def test_a_step_whose_shared_memory_is_full_is_told_so(code: int, message: str) -> None:
+    reason = look(STEP, FAILED, fails(code, f"{message}\nsecond line")).reason
+    assert reason.kind == "shared memory"
+    assert f"`{SECTION}.shm`" in reason.fix
+    assert look(STEP, FAILED, fails(1, "OSError: [Errno 28] No space left on device")).reason.kind == "failed"
+
+
+@pytest.mark.parametrize(
     ("level", "message", "told"),
     [
         ("s0:c27,c14", "PermissionError: [Errno 13] Permission denied: '/store/mnist/data'", True),

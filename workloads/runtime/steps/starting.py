@@ -61,7 +61,12 @@ def _locate(word: str, code: Path, *, program: bool) -> str:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what an earlier program of this pod left in a folder; it may be a mount, so it stays itself."""
+    """Delete what an earlier program of this pod left in a folder; it may be a mount, so it stays itself.
+
+    Where that program put a link in its place, what this leads to stays.
+    """
+    if folder.is_symlink():
+        folder.unlink()
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

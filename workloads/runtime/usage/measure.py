@@ -373,15 +373,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pool=options.pool,
     )
     file = options.file and Path(str(options.file).replace("{index}", os.environ.get("JOB_COMPLETION_INDEX", "0")))
-    measurement = Measurement(usage, file, options.idle_share, _file_of_parts())
-    try:
-        _limit(options, file, measurement)
-    except StepError as error:
-        print(f"error: {options.step}: {error} (exit code {error.code})", file=sys.stderr, flush=True)
-        measurement.finish(well=False)
-        return error.code
-    _answer(options.port, measurement)
-    return _run(options, measurement)
+    with contextlib.ExitStack() as stack:
+        measurement = Measurement(usage, file, options.idle_share, _file_of_parts(stack))
+        try:
+            _limit(options, file, measurement)
+        except StepError as error:
+            print(f"error: {options.step}: {error} (exit code {error.code})", file=sys.stderr, flush=True)
+            measurement.finish(well=False)
+            return error.code
+        _answer(options.port, measurement)
+        return _run(options, measurement)
 
 
 def _limit(options: argparse.Namespace, file: Path | None, measurement: Measurement) -> None:
@@ -411,14 +412,14 @@ def _limit(options: argparse.Namespace, file: Path | None, measurement: Measurem
         raise StepError(reached.code, why)
 
 
-def _file_of_parts() -> Path | None:
-    """The pod's own, which containers before this one know, too; else one for the program."""
+def _file_of_parts(stack: contextlib.ExitStack) -> Path | None:
+    """The pod's own, which containers before this one know, too; else one that is gone with the `stack`."""
     if VARIABLE not in os.environ:
         try:
-            descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="slipway-parts-")
+            made = stack.enter_context(tempfile.NamedTemporaryFile(prefix="slipway-parts-"))  # noqa: SIM115
         except OSError:
             return None
-        os.close(descriptor)
+        os.environ[VARIABLE] = made.name
     return Path(os.environ[VARIABLE])
 
 
@@ -479,6 +480,8 @@ def _run(options: argparse.Namespace, measurement: Measurement) -> int:
         over.set()
         copying.join(_LAST_WORDS)
         sampling.join(_LAST_WORDS)
+        with contextlib.suppress(OSError):
+            file.unlink()
         reached = ending.reached if code else None
         measurement.finish(well=code == 0, told=signal.SIGTERM in signals.received, reached=reached)
         if code == 0:

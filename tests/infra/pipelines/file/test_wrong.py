@@ -120,7 +120,7 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         "steps.train.best.by": ["`runs`"],
         "steps.train.rehearsal.run[1]": ["`other`"],
         "steps.Bad_Name.run": ["`[python, x.py]`"],
-        "slipway:secrets.Wandb_Key": ["`train`", "`churn`", "`KEY`"],
+        "slipway:secrets": ["`train`", "`churn`", "`KEY`"],
         "slipway:secrets.x": ["`9`"],
         "stack.steps.train.pool": ["`cpu`"],
     }
@@ -239,6 +239,26 @@ def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(
     assert [(problem.key, problem.value) for problem in refusals] == [
         (f"{folder}/pipeline.yaml: steps.{name}.run", f"{name}.py") for name in ("prepare", "train")
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "refused"),
+    [
+        ({}, "", ["steps.train.checkpoints"]),
+        ({}, "os.environ['SLIPWAY_CHECKPOINT']", []),
+        ({"environment": {"TO": "{checkpoint}"}}, "", []),
+        ({"run": ["python", "train.py", "{checkpoint}", "{prepare}", "{output}"]}, "", []),
+    ],
+)
+def test_checkpoints_of_a_program_that_cannot_find_their_folder_are_refused(
+    tmp_path: Path, keys: dict[str, Any], code: str, refused: list[str]
+) -> None:
+    folder = tmp_path / "churn"
+    assert problems(folder, step(checkpoints={}, **keys)) == {}
+    (folder / "prepare.py").write_text("", encoding="utf-8")
+    (folder / "train.py").write_text(code, encoding="utf-8")
+    refusals = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert [problem.key.partition(": ")[2] for problem in refusals] == refused
 
 
 def test_the_list_that_takes_the_place_of_a_text_can_be_pasted(tmp_path: Path) -> None:

@@ -89,3 +89,9 @@ def test_an_app_reads_the_best_and_another_the_newest_run(tmp_path: Path) -> Non
     file = stack_file(tmp_path / "stack.yaml", pipelines={"toy": section})
     outcome, printed = rehearse_file(tmp_path / "out", file, keep=keep)
     assert outcome.exit_code == 0, printed
+
+    # From here on pods write the list of runs over one that is there.
+    write_tree(code, {"judge.py": JUDGE.replace("good", "better")})
+    outcome, printed = rehearse_file(tmp_path / "out", file)
+    assert outcome.exit_code == 0, printed
+    assert len(newest.read(tmp_path / "out/store/toy/newest/runs.json")) == 3

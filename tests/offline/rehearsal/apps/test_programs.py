@@ -43,6 +43,7 @@ class Settings(PipelineSettings):
     odd: AppSettings | None = Field(default=None, description="A program that no machine has.")
     nowhere: AppSettings | None = Field(default=None, description="Another one, without a substitute.")
     board: AppSettings | None = Field(default=None, description="TensorBoard.")
+    shell: AppSettings | None = Field(default=None, description="A shell that starts Python.")
 
 
 def steps(settings: Settings) -> list[StepDeclaration]:
@@ -73,6 +74,9 @@ def apps(settings: Settings) -> list[AppDeclaration]:
         )
     if settings.nowhere:
         declared.append(AppDeclaration("nowhere", "No", settings.nowhere, 8000, ["no-such-tool"], image=IMAGE))
+    if settings.shell:
+        script = "pip --version; python -m pip --version; exec python -m http.server --bind 127.0.0.1 {port}"
+        declared.append(AppDeclaration("shell", "Shell", settings.shell, 8000, ["sh", "-c", script], image=IMAGE))
     if settings.board:
         declared.append(tensorboard.declaration("board", settings.board, "train"))
     return declared
@@ -175,6 +179,16 @@ apps: {files: {kind: program, port: 8000, run: [python, -m, http.server, "{port}
         tmp_path / "out", stack_file(tmp_path / "stack.yaml", pipelines={"web": section}), keep=lambda _: None
     )
     assert outcome.exit_code == 0, printed
+
+
+def test_a_shell_of_an_app_finds_pip_and_python_of_one_environment(
+    tmp_path: Path, rehearse: Callable[..., tuple[Outcome, str]]
+) -> None:
+    outcome, printed = rehearse("shell", keep=lambda _: None)
+    assert outcome.exit_code == 0, printed
+    pip, of_python = [line for line in log(tmp_path / "out", "toy-shell").splitlines() if line.startswith("pip ")]
+    assert pip == of_python
+    assert "/build/environments/" in pip
 
 
 def test_a_program_of_an_app_that_is_nowhere_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from slipway.offline.rehearsal.machine.launch import LANDLOCK, landlock
 from slipway.offline.rehearsal.machine.listening import Loopback
 from slipway.offline.rehearsal.machine.processes import Reaper, Stop
 from tests.support.rehearsing import all_end, wait_until
+from tests.support.tree import write_tree
 
 NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"
@@ -425,19 +426,47 @@ def test_data_in_the_store_are_only_read(machine: Machine, held: bool) -> None:
     assert [path.name for path in (machine.store / "photos").iterdir()] == ["a"]
 
 
-@pytest.mark.usefixtures("held")
-def test_what_a_container_may_write_to_it_writes_to(machine: Machine) -> None:
+def test_what_a_container_may_write_to_it_writes_to(machine: Machine, held: bool) -> None:
     pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
     mounts = [mount("tmp", "/tmp"), mount("store", "/store")]
     script = (
         "import os, pathlib, sys, tempfile, multiprocessing; tempfile.mkdtemp(); multiprocessing.Lock();"
         "made = pathlib.Path(sys.argv[1], 'models'); made.mkdir(); (made / 'new').write_text('1');"
         "os.replace(made / 'new', made.parent / 'moved'); open('/dev/null', 'w').write('1');"
-        "pathlib.Path.home().joinpath('.cache').mkdir()"
+        "pathlib.Path.home().joinpath('.cache').mkdir(); print(os.environ.get('PIP_USER'))"
     )
     result = machine.run(script, "/store", pod=pod, volumeMounts=mounts, **READ_ONLY)
     assert result.succeeded, result.message
+    assert result.message == ("None\n" if held else "1\n")
     assert (machine.store / "moved").read_text() == "1"
+
+
+@pytest.mark.usefixtures("held")
+def test_what_a_word_names_can_be_replaced_and_deleted(machine: Machine) -> None:
+    write_tree(machine.store, {"run/state.json": "1", "run/step/weights": "1"})
+    script = (
+        "import os, pathlib, shutil, sys; state, step = map(pathlib.Path, sys.argv[1:]);"
+        "new = state.with_name('new'); new.write_text('2'); new.replace(state); shutil.rmtree(step)"
+    )
+    pod, mounts = {"volumes": [STORE]}, [mount("store", "/store")]
+    result = machine.run(
+        script, "/store/run/state.json", "/store/run/step", pod=pod, volumeMounts=mounts, **READ_ONLY
+    )
+    assert result.succeeded, result.message
+    assert [path.name for path in (machine.store / "run").iterdir()] == ["state.json"]
+
+
+@pytest.mark.skipif(not boxes.available(), reason="this machine lets no user make mounts")
+@pytest.mark.parametrize(("size", "mebibytes"), [("", 64), ("200Mi", 200)])
+def test_shared_memory_is_as_large_as_in_a_cluster(machine: Machine, size: str, mebibytes: int) -> None:
+    volumes = [volume("shared-memory", emptyDir={"medium": "Memory", "sizeLimit": size})] if size else []
+    script = (
+        "import os; status = os.statvfs('/dev/shm'); print(status.f_blocks * status.f_frsize >> 20, "
+        "os.listdir('/dev/shm')); open('/dev/shm/new', 'w').write('1')"
+    )
+    mounts = [mount("shared-memory", "/dev/shm")] if size else []
+    result = machine.run(script, pod={"volumes": volumes}, volumeMounts=mounts, **READ_ONLY)
+    assert result.message.startswith(f"{mebibytes} []\n"), result.message
 
 
 def further_mounts(machine: Machine, *mounts: dict[str, Any], script: str) -> PodResult:

@@ -113,7 +113,7 @@ def test_a_training_that_tells_of_no_epochs_loses_its_second_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_controller, "EVICT_NODE_AFTER", 0.5)
-    quiet = NODE.replace('print(f"Epoch', 'print(f"Step')
+    quiet = NODE.replace('print(f"Epoch', 'print(f"Round')
     outcome, printed = rehearse(training(2, 0.2, script=quiet), tmp_path, disrupt="train", machines=2)
     assert (record(outcome).phase, record(outcome).attempts) == (Phase.SUCCEEDED, 3), printed
     assert "pod 1 evicted (DisruptionTarget)" in printed

@@ -62,6 +62,16 @@ def test_a_job_reaches_a_service_by_its_address_and_its_password(tmp_path: Path)
     assert not any(PASSWORD in text for text in [printed, *texts_below(tmp_path)])
 
 
+def test_a_volume_that_cannot_be_made_is_the_reason_why_a_service_does_not_start(tmp_path: Path) -> None:
+    rehearse(lambda: Toys().job("other", "pass"), tmp_path)
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "toy-queue").write_text("in the way")
+    outcome, printed = rehearse(counting(), tmp_path)
+    assert server_record(outcome).phase is ServicePhase.FAILED
+    assert f"{tmp_path}/services/toy-queue" in server_record(outcome).reason
+    assert "did not start" not in printed
+
+
 @pytest.mark.slow
 def test_its_data_is_kept_while_it_is_declared_and_an_unchanged_one_starts_nothing(tmp_path: Path) -> None:
     rehearse(counting(), tmp_path)

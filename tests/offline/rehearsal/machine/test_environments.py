@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from slipway.offline.rehearsal.machine.environments import (
 )
 from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop
 from tests.support.rehearsing import wait_until
-from tests.workloads.wheels import pin, write_wheel
+from tests.workloads.wheels import offline, pin, write_wheel
 
 ENTRY = b"[console_scripts]\nshout = shout:main\n"
 
@@ -243,20 +244,50 @@ def test_an_installation_ends_at_once_when_it_is_asked_to(
     assert time.monotonic() - began < 25
 
 
+INSTALLING = """
+pip install --quiet shout whisper==2.0 && python3 -m pip install --quiet --user murmur && python -c "
+import murmur, shout, sys, whisper
+for module in (murmur, shout, whisper): module.main()
+print([path for path in sys.path if path.startswith(sys.base_prefix) and 'packages' in path])"
+"""
+
+
+@pytest.mark.slow
+def test_what_a_program_installs_comes_after_its_lock_file_and_before_its_image(
+    place: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = lock(tmp_path, "shout", says="locked")
+    for name, version, said in (("whisper", "1.0", "image"), ("whisper", "2.0", "new"), ("murmur", "1.0", "new")):
+        module = {f"{name}.py": f"def main(): print({said!r})".encode()}
+        wheel = write_wheel(tmp_path / "wheels", name, version, module)
+        if said == "image":
+            zipfile.ZipFile(wheel).extractall(tmp_path / said)
+    monkeypatch.syspath_prepend(tmp_path / "image")
+    monkeypatch.setattr(environments, "TENSORFLOW", ("whisper",))
+    made = provide(place, locked, tensorflow=True)
+    paths = {"HOME": str(tmp_path), "PATH": f"{made.bin}:/usr/bin:/bin"}
+    variables = {**paths, "PIP_USER": "1", **offline(tmp_path / "wheels")}
+    done = subprocess.run(["sh", "-c", INSTALLING], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["new", "locked", "new", "[]"], done.stderr
+
+
 @pytest.mark.slow
 def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
     place: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments, "KEPT", 2)
     now = time.time()
-    for name, age in (("new", 60.0), ("old", 2 * environments.RECENT), ("older", 3 * environments.RECENT)):
+    new, old, older, half, *others = (f"{name:0>16}" for name in ("e", "d", "0", "f", "mine", "1"))
+    for name in (new, old, older, half, others[0]):
         (place.folder / name).mkdir(parents=True)
+        (place.folder / name / "pyvenv.cfg").touch()
+    for name, age in ((new, 60.0), (old, 2 * environments.RECENT), (older, 3 * environments.RECENT)):
         (place.folder / name / environments.WHOLE).write_text("{}", encoding="utf-8")
         os.utime(place.folder / name / environments.WHOLE, (now - age, now - age))
-    (place.folder / "half").mkdir()
+    (place.folder / others[1]).mkdir()
     made = provide(place)
     left = {path.name for path in place.folder.iterdir() if path.is_dir()}
-    assert left == {"new", made.folder.name}
+    assert left == {new, made.folder.name, *others}
 
 
 @pytest.mark.slow

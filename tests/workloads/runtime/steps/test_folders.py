@@ -50,6 +50,14 @@ def test_scratch_space_is_empty_for_each_program_and_an_output_is_not(code: Path
             assert json.loads(listed.stdout)[2] == expected
 
 
+def test_a_result_to_which_a_program_linked_its_scratch_space_stays(code: Path, tmp_path: Path) -> None:
+    result = write_tree(tmp_path / "out", {"model": "weights"})
+    (tmp_path / "bundle" / "tmp").mkdir()
+    (tmp_path / "bundle" / "tmp" / "scratch").symlink_to(result)
+    assert json.loads(start(code, "$TMPDIR/scratch", sys.executable, "-c", SHOW).stdout)[2] == []
+    assert (result / "model").read_text() == "weights"
+
+
 def test_code_in_a_config_map_is_named_by_where_it_is_mounted(tmp_path: Path) -> None:
     volume = write_tree(tmp_path / "volume", {f"..2026_11_25/code/{name}": text for name, text in CODE.items()})
     (volume / "code").symlink_to("..2026_11_25/code")

@@ -126,6 +126,15 @@ def test_the_program_runs_as_it_is_and_what_it_used_is_kept(tmp_path: Path) -> N
     assert kept["memory_peak_mib"] >= 60
 
 
+NOTICE = "import os, pathlib; pathlib.Path(os.environ['SLIPWAY_NOTICE']).touch()"
+
+
+def test_no_temporary_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    assert run(tmp_path / "0.json", sys.executable, "-c", NOTICE, TMPDIR=str(tmp_path / "tmp")).returncode == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("script", "code"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
