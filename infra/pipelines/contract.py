@@ -70,8 +70,8 @@ class StepSettings(PodSettings):
     )
     next_after: Duration = Field(
         default="15m",
-        description="With `places`: without nodes for so long, the next place is tried. A GPU node of a cloud takes "
-        "about ten minutes to start.",
+        description="With `places`: without nodes for so long, the next place is tried. A GPU node of a cloud "
+        "takes about ten minutes to start.",
     )
     returns: Literal["at-checkpoint", "never"] = Field(
         default="at-checkpoint",
