@@ -273,6 +273,8 @@ class Workspace(pulumi.ComponentResource):
 
         created = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
         in_namespace = wait_for(on_cluster, *created)
+        # The namespace takes claims away with all that holds them, pods that the stack's state lacks included.
+        self.goes_with = created[0] if created else None
         service_account = k8s.core.v1.ServiceAccount(
             f"{name}-service-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -296,7 +298,8 @@ class Workspace(pulumi.ComponentResource):
         )
         policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*created, service_account, *policies]
-        claim = _claim(name, platform.store.claim, args, in_namespace) if platform.store.claim else None
+        of_claim = pulumi.ResourceOptions.merge(in_namespace, pulumi.ResourceOptions(deleted_with=self.goes_with))
+        claim = _claim(name, platform.store.claim, args, of_claim) if platform.store.claim else None
         # Kubernetes keeps a claim while a pod names it, one that is done included.
         self.frees_claim: Sequence[pulumi.Resource] = (*platform.store.replaced_with, claim) if claim else ()
         ready.extend([claim] if claim else [])
