@@ -19,6 +19,10 @@ class UnreadableError(Exception):
     """The API server refused to answer; the text says why."""
 
 
+class RefusedError(UnreadableError):
+    """The user may not do that."""
+
+
 class UnreachableError(UnreadableError):
     """The API server could not be asked anything."""
 
@@ -151,6 +155,19 @@ class ApiServer:
 
         return cast("dict[str, Any] | None", self._ask(send))
 
+    def try_out(self, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An object as the cluster would create it; nothing is created. Raises UnreadableError."""
+        path = self._path(item["apiVersion"], item["kind"], item["metadata"]["namespace"])
+        tried = self.send("POST", f"{path}?dryRun=All", item)
+        if tried is None:
+            raise UnreadableError(f"namespace {item['metadata']['namespace']} is not there")
+        return tried
+
+    def delete(self, api_version: str, kind: str, name: str, namespace: str = "") -> None:
+        """Deletes an object, and what it owns after it. Raises UnreadableError."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        self.send("DELETE", f"{self._path(api_version, kind, namespace)}/{name}", options)
+
     def version(self) -> str:
         """The server's version: ``v1.36.1``. Raises UnreadableError."""
         return str((self._get("/version") or {}).get("gitVersion") or "")
@@ -248,7 +265,8 @@ class ApiServer:
             if error.status == 401:
                 # Another login may be there by the next time.
                 self._client = None
-            raise UnreadableError(_words(error.body) or f"{error.status} {error.reason}") from error
+            refusal = RefusedError if error.status == 403 else UnreadableError
+            raise refusal(_words(error.body) or f"{error.status} {error.reason}") from error
         except (ConfigException, HTTPError, OSError, ValueError, yaml.YAMLError) as error:
             # What urllib3 gave up on is the reason within its error.
             raise UnreachableError(str(getattr(error, "reason", None) or error)) from error

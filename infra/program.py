@@ -152,4 +152,5 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
         last_days = [workspace.last_day for workspace in workspaces.values()]
         ended_stack.check(last_days, work.state, preview=preview)
         spent_budget.check(spending, jobs, work.state, preview=preview)
+        work.end_left()
     return DeclaredStack(settings, platforms, workspaces, jobs)

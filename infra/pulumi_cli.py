@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ ANSWER_WITHIN = 60
 
 TAKES_AWAY = frozenset({"destroy", "down", "dn", "refresh"})
 """Verbs of the CLI, with their aliases, that run a program with `--run-program`, and start nothing."""
+
+DESTROYS = TAKES_AWAY - {"refresh"}
 
 BRINGS_UP = frozenset({"up", "update", "preview", "pre", "watch"})
 """Those that declare what the program says."""
@@ -53,8 +55,8 @@ def run(*words: str) -> str:
     return done.stdout
 
 
-def starts_nothing() -> bool:
-    """Whether the CLI runs this program to destroy or refresh the stack.
+def starts_nothing(verbs: Set[str] = TAKES_AWAY) -> bool:
+    """Whether the CLI runs this program by one of ``verbs``, to destroy or refresh the stack.
 
     The engine does not tell the program (`RunRequest` in sdk/proto/pulumi/language.proto of
     github.com/pulumi/pulumi, 3.260), so the command line of the CLI that started it is read. Not known, and so
@@ -64,7 +66,7 @@ def starts_nothing() -> bool:
         for parent in psutil.Process().parents():
             words = _command_line(parent)
             if words and Path(words[0]).stem == "pulumi":
-                return not TAKES_AWAY.isdisjoint(words) and BRINGS_UP.isdisjoint(words)
+                return not verbs.isdisjoint(words) and BRINGS_UP.isdisjoint(words)
     return False
 
 
@@ -79,12 +81,23 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
     return _ask(stack, "output", "--json")
 
 
+def deployment_of(stack: str) -> Properties:
+    """The stack's state, its secrets in clear. Raises CliError."""
+    return mapping(_ask(stack, "export", "--show-secrets").get("deployment"))
+
+
 def resources_of(stack: str) -> list[Properties]:
     """The resources in the stack's state, their secrets in clear. Raises CliError.
 
     While an update runs, those that it has made so far are among them.
     """
-    return _resources(_ask(stack, "export", "--show-secrets"))
+    return mappings(deployment_of(stack).get("resources"))
+
+
+def being_created(deployment: Properties) -> list[Properties]:
+    """The resources that a killed update was creating: they may be there, and the state lacks them."""
+    operations = mappings(deployment.get("pending_operations"))
+    return [mapping(operation.get("resource")) for operation in operations if operation.get("type") == "creating"]
 
 
 def kubeconfig_of(resources: Sequence[Properties], cluster: str) -> tuple[str, str | None]:
@@ -108,13 +121,23 @@ def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
     Such a Job has errors of its creation in the state. Pulumi then reads it from the cluster in every preview and
     `up`, and fails where it is not there (seen with the CLI 3.260 and the Kubernetes provider 4.32).
     """
-    jobs: set[tuple[str, str, str]] = set()
-    for resource in _resources(_ask(stack, "export")):
-        if resource.get("type") == JOB and resource.get("initErrors") and not resource.get("delete"):
+    return {job for job, unfinished in jobs_of(stack).items() if unfinished}
+
+
+def jobs_of(stack: str) -> dict[tuple[str, str, str], bool]:
+    """The Jobs in the stack's state, as `unfinished_jobs` has them, and whether they are such. Raises CliError."""
+    jobs: dict[tuple[str, str, str], bool] = {}
+    for resource in mappings(mapping(_ask(stack, "export").get("deployment")).get("resources")):
+        if resource.get("type") == JOB and not resource.get("delete"):
             namespace, _, name = text(resource.get("id")).rpartition("/")
-            # A provider is referred to by its URN, whose end is its name, and its ID.
-            jobs.add((text(resource.get("provider")).split("::")[-2:][0], namespace or "default", name))
+            jobs[provider_name(resource), namespace or "default", name] = bool(resource.get("initErrors"))
     return jobs
+
+
+def provider_name(resource: Properties) -> str:
+    """The name of a resource's provider, which is that of its cluster. It is referred to by its URN, whose end is
+    its name, and its ID."""
+    return text(resource.get("provider")).split("::")[-2:][0]
 
 
 def decrypt(value: object) -> Any:
@@ -123,10 +146,6 @@ def decrypt(value: object) -> Any:
     if SIGNATURE in secret and isinstance(secret.get("plaintext"), str):
         return json.loads(secret["plaintext"])
     return value
-
-
-def _resources(export: Properties) -> list[Properties]:
-    return mappings(mapping(export.get("deployment")).get("resources"))
 
 
 def _ask(stack: str, *words: str) -> Properties:

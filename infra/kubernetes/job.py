@@ -338,29 +338,31 @@ def _failure_policy(run: Run) -> k8s.batch.v1.PodFailurePolicyArgs:
 def disruptions_ignored(*codes: int, container: str | None = None) -> k8s.batch.v1.PodFailurePolicyArgs:
     """The ends of a pod that do not count as failures, so that another pod takes its place.
 
-    Beside disruptions, these are the exit ``codes`` of ``container``; of any container where that is None.
+    Beside disruptions and pods that a node refused to start, these are the exit ``codes`` of ``container``; of any
+    container where that is None. The first rule is that of disruptions.
     """
-    rules = [
-        k8s.batch.v1.PodFailurePolicyRuleArgs(
-            action="Ignore",
-            on_pod_conditions=[
-                k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type="DisruptionTarget", status="True")
-            ],
-        )
-    ]
+    ignored = [_in_condition("DisruptionTarget")]
     if codes:
-        rules.append(
-            k8s.batch.v1.PodFailurePolicyRuleArgs(
-                action="Ignore",
-                on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
-                    container_name=container,
-                    operator="In",
-                    # The API server refuses those that are not in ascending order.
-                    values=sorted(codes),
-                ),
-            )
-        )
+        # The API server refuses values that are not in ascending order.
+        ignored.append(_exit_codes("Ignore", "In", sorted(codes), container))
+    # The kubelet fails a pod without a condition where the GPU is taken, a device plugin is not ready or the node
+    # shuts down. No rule can name that: it is what is left once a container that failed counts.
+    rules = [*ignored, _exit_codes("Count", "NotIn", [0]), _in_condition("PodScheduled")]
     return k8s.batch.v1.PodFailurePolicyArgs(rules=rules)
+
+
+def _in_condition(condition: str) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
+    pattern = k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type=condition, status="True")
+    return k8s.batch.v1.PodFailurePolicyRuleArgs(action="Ignore", on_pod_conditions=[pattern])
+
+
+def _exit_codes(
+    action: str, operator: str, codes: list[int], container: str | None = None
+) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
+    requirement = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
+        container_name=container, operator=operator, values=codes
+    )
+    return k8s.batch.v1.PodFailurePolicyRuleArgs(action=action, on_exit_codes=requirement)
 
 
 def job_annotations(run: Run) -> dict[str, str]:

@@ -75,7 +75,9 @@ class StepSettings(PodSettings):
         "with `pool` and other `gpus`, `cpu` and `memory`. The step has one result, wherever it ran.",
     )
     next_after: Duration = Field(
-        default="15m", description="With `places`: without nodes for so long, the next place is tried."
+        default="15m",
+        description="With `places`: without nodes for so long, the next place is tried. A GPU node of a cloud "
+        "takes about ten minutes to start.",
     )
     returns: Literal["at-checkpoint", "never"] = Field(
         default="at-checkpoint",

@@ -15,6 +15,10 @@ KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 JOB = "kubernetes:batch/v1:Job"
 """The one type of resource that runs to an end."""
 
+FAILURE_POLICY = "spec.podFailurePolicy"
+"""What a Job of Slipway keeps as it was created for as long as it has its name: it decides no result, and the API
+server refuses to change it."""
+
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 UNLIMITED = 10**9
@@ -58,6 +62,17 @@ class Resource:
     read: bool = False
     place: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def is_of_slipway(self) -> bool:
+        """Whether one of Slipway's components has it: a URN has the types of all above it in its third part."""
+        return "".join(self.urn.split("::")[2:3]).startswith("slipway:")
+
+    def keeps_policy(self, new: "Resource") -> bool:
+        """Whether ``new`` is the same Job of Slipway, and so has its `FAILURE_POLICY`."""
+        names = ([at(job.properties, "metadata", key) for key in ("namespace", "name")] for job in (self, new))
+        return new.type == JOB == self.type and self.is_of_slipway and next(names) == next(names)
+
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property

@@ -37,6 +37,7 @@ from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
 from slipway.infra.kubernetes.places.mover import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
+from slipway.infra.kubernetes.schedules.schedule import MOST_RUNS
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents_on
 from slipway.infra.placed import IMAGE_BUILD, with_those_before
@@ -180,6 +181,12 @@ def declare_workspaces(
         platform.name for step in with_those_before(stack.all_steps) if step.nodes for platform in step.platforms
     )
     places = Counter(place.platform.name for step in stack.all_steps if step.places for place in step.places.steps)
+    jobs = Counter(
+        platform.name for step in with_those_before(stack.steps_with_jobs) for platform in step.platforms
+    )
+    for name, pipeline in settings.pipelines.items():
+        if pipeline.schedule:
+            jobs[stack.steps[name][0].platform.name] += MOST_RUNS * (len(stack.steps[name]) + 2)
     return {
         name: Workspace(
             name,
@@ -195,6 +202,7 @@ def declare_workspaces(
                 groups=groups[name],
                 places=places[name],
                 apps=app_pods[name],
+                jobs=jobs[name],
                 measured=_measure(settings, platform),
                 images=images,
                 pull=pull,

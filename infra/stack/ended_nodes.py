@@ -90,6 +90,11 @@ class Update:
         ending = next(known for known in consequences if known.fact.effect is Effect.ENDS_WORK)
         return [*self._nodes(old, f"another {_names(ending.differences)}: {ending.fact.note}")]
 
+    def keeps_policy(self, new: Resource) -> bool:
+        """As `Resource.keeps_policy`, of the resource that the stack has in place of ``new``."""
+        old = self._known.get((new.type, new.name))
+        return old is not None and old.keeps_policy(new)
+
     def removed(self) -> list[EndedNodes]:
         """The nodes that end because the stack no longer has what brings them. To be asked after `declare`.
 
@@ -98,7 +103,7 @@ class Update:
         return [
             nodes
             for key, old in self._known.items()
-            if key not in self._declared and old.type in self._labels and _is_of_slipway(old)
+            if key not in self._declared and old.type in self._labels and old.is_of_slipway
             if not (old.protect or old.retain_on_delete)
             for nodes in self._nodes(old, "the stack no longer has it")
         ]
@@ -109,7 +114,7 @@ class Update:
         for key, old in self._known.items():
             new = self._declared.get(key)
             forcing = self._forcing(old, new, self._changes(old, new)) if new and old.type == JOB else []
-            gone = new is None and _is_of_slipway(old)
+            gone = new is None and old.is_of_slipway
             if old.type == JOB and (gone or forcing or (new and old.urn in self.unready)):
                 missed = "the last update did not see it succeed" if new else "the stack no longer has it"
                 why = f"another {_names(forcing)} replaces it" if forcing else missed
@@ -168,11 +173,6 @@ class Update:
 
     def _forcing(self, old: Resource, new: Resource, changes: Sequence[Difference]) -> list[Difference]:
         return self._replacing.find_forcing(new.type, changes, old.properties, new.properties)
-
-
-def _is_of_slipway(resource: Resource) -> bool:
-    """Whether one of Slipway's components has it: a URN has the types of all above it in its third part."""
-    return resource.urn.split("::")[2].startswith("slipway:")
 
 
 def _names(changes: Sequence[Difference]) -> str:

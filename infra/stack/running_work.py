@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import pulumi
@@ -24,8 +24,20 @@ from pulumi import _types  # pyright: ignore[reportPrivateUsage]
 from slipway.infra import pulumi_cli
 from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.clouds.registry import reviews
+from slipway.infra.kubernetes.labels import INSTANCE
 from slipway.infra.review.contract import Review
-from slipway.infra.review.stack import JOB, UNKNOWN, Properties, Resource, text
+from slipway.infra.review.stack import (
+    FAILURE_POLICY,
+    JOB,
+    UNKNOWN,
+    Properties,
+    Resource,
+    at,
+    mapping,
+    mappings,
+    strings,
+    text,
+)
 from slipway.infra.review.state import stack_of_state
 from slipway.infra.schema.base import CreatedCluster
 from slipway.infra.schema.names import UNREAD
@@ -35,6 +47,15 @@ from slipway.infra.stack.running_jobs import RunningJob, jobs_in, jobs_on
 
 KEY = "may_end_jobs_on"
 """The key of a cluster in a stack file: the pools on which an update may end Jobs."""
+
+
+_Identity = tuple[str, str, str, str]
+"""An object by its cluster, the type of its resource, its namespace and its name."""
+
+RUNNING = frozenset(
+    {JOB, *(f"kubernetes:{kind}" for kind in ("batch/v1:CronJob", "apps/v1:Deployment", "apps/v1:StatefulSet"))}
+)
+"""Types of objects with pods. What else a killed update leaves may hold data, and runs nothing."""
 
 
 class RefusedUpdateError(pulumi.RunError):
@@ -50,7 +71,8 @@ class RunningWork:
     """Finds out which Jobs an update of the stack ends, while its program declares resources.
 
     ``allowed`` are, by cluster, the pools on which it may. In a ``preview`` it only says which Jobs there are.
-    ``exported`` asks for the resources of the stack's state, and ``connect`` for the API server of a cluster.
+    ``exported`` asks for the resources of the stack's state, ``connect`` for the API server of a cluster, and
+    ``created`` for the resources that an update was creating when it was killed.
     """
 
     allowed: Mapping[str, Sequence[str]]
@@ -58,10 +80,15 @@ class RunningWork:
     exported: Callable[[], Sequence[Properties]]
     reviews: Sequence[Review]
     connect: Callable[[str, str | None], ApiServer] = ApiServer
+    created: Callable[[], Sequence[Properties]] = tuple
     _ended: list[EndedNodes] = field(default_factory=list[EndedNodes])
+    _declared: set[_Identity] = field(default_factory=set[_Identity])
 
     def apply(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """The transformation of every resource of the stack."""
+        if args.type_.startswith("kubernetes:"):
+            provider = args.opts.provider or (args.opts.parent and args.opts.parent.get_provider(args.type_))
+            self._declared.add(_identity(getattr(provider, "_name", ""), args.type_, _plain(args.props)))
         watched = args.type_ == JOB or args.type_.partition(":")[0] in self._packages
         if not watched or args.opts.id is not None or not self._update:
             return None
@@ -76,6 +103,9 @@ class RunningWork:
         )
         ended = self._update.declare(declared)
         self._ended += ended
+        if self._update.keeps_policy(declared):
+            kept = pulumi.ResourceOptions(ignore_changes=[FAILURE_POLICY])
+            return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, kept))
         guarded = [nodes for nodes in ended if not self._may_end(nodes)]
         if not guarded or self.preview:
             return None
@@ -100,6 +130,34 @@ class RunningWork:
             pulumi.log.warn(
                 "\n".join(["This update deletes Jobs that run, most of them to make them anew:", *lines])
             )
+
+    def end_left(self) -> None:
+        """Deletes what runs in clusters since a killed update left it, unknown to the state, and nothing declares.
+
+        In a preview it says so. To be called once all is declared.
+        """
+        with contextlib.suppress(pulumi_cli.CliError):
+            left = {_identity_of(item): item for item in self.created() if item.get("type") in RUNNING}
+            known = {_identity_of(item) for item in (self._exported if left else ())}
+            for identity in sorted(left.keys() - known - self._declared):
+                self._end(identity, mapping(left[identity].get("inputs")))
+
+    def _end(self, identity: _Identity, inputs: Properties) -> None:
+        cluster, _, namespace, name = identity
+        kind, owner = text(inputs.get("kind")), strings(at(inputs, "metadata", "labels")).get(INSTANCE)
+        what = f'{kind} "{name}" in namespace "{namespace}" of cluster {cluster}'
+        wanted = text(inputs.get("apiVersion")), kind, name, namespace
+        try:
+            live = self._server(cluster).find(*wanted)
+            if live is None or strings(at(live, "metadata", "labels")).get(INSTANCE, "") != owner:
+                return
+            if not self.preview:
+                self._server(cluster).delete(*wanted)
+        except UnreadableError as error:
+            pulumi.log.warn(f"{what}: a killed update may have left it, and nothing ends it: {error}")
+            return
+        deletes = "`pulumi up` deletes it" if self.preview else "it is deleted"
+        pulumi.log.warn(f"{what}: a killed update left it, the state lacks it, and nothing declares it: {deletes}")
 
     def state(self) -> Sequence[Properties]:
         """The resources of the stack's state. Raises CliError."""
@@ -185,9 +243,9 @@ class RunningWork:
 
 def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
     """Watches what the program declares after this; None where nothing outside of the program may be read, and
-    where the program is run to destroy the stack.
+    where the program is run to destroy the stack: that ends what a killed update left, too.
     """
-    if UNREAD.get() or pulumi_cli.starts_nothing():
+    if UNREAD.get():
         return None
     allowed = {
         name: cluster.may_end_jobs_on
@@ -195,9 +253,30 @@ def guard(settings: Settings, *, preview: bool) -> RunningWork | None:
         if isinstance(cluster, CreatedCluster)
     }
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    work = RunningWork(allowed, preview, lambda: pulumi_cli.resources_of(stack), reviews())
+    deployment = cache(lambda: pulumi_cli.deployment_of(stack))
+    work = RunningWork(
+        allowed,
+        preview,
+        lambda: mappings(deployment().get("resources")),
+        reviews(),
+        created=lambda: pulumi_cli.being_created(deployment()),
+    )
+    if pulumi_cli.starts_nothing():
+        if pulumi_cli.starts_nothing(pulumi_cli.DESTROYS):
+            work.end_left()
+        return None
     pulumi.runtime.register_stack_transformation(work.apply)
     return work
+
+
+def _identity(cluster: str, type_: str, inputs: object) -> _Identity:
+    """Which object of a cluster these inputs of a resource are."""
+    return cluster, type_, text(at(inputs, "metadata", "namespace")), text(at(inputs, "metadata", "name"))
+
+
+def _identity_of(resource: Properties) -> _Identity:
+    """The same of a resource of the state."""
+    return _identity(pulumi_cli.provider_name(resource), text(resource.get("type")), resource.get("inputs"))
 
 
 def _describe(job: RunningJob, nodes: EndedNodes, now: datetime) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, cast
@@ -81,6 +81,7 @@ def evaluate(
 
     def run() -> None:
         pulumi_resource._get_stack_trace = stack_trace  # pyright: ignore[reportPrivateUsage]
+        mocks._sync_await = await_at_once  # pyright: ignore
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
         stand_in_for_results(lambda name: evaluation.unanswered.update({name: True}))
@@ -110,6 +111,19 @@ def evaluate(
     # Everything Pulumi keeps about a running program is in context variables, so a second evaluation starts anew.
     contextvars.copy_context().run(run)
     return evaluation
+
+
+def await_at_once(awaitable: Coroutine[object, object, _T]) -> _T:
+    """The result of a coroutine that waits for nothing, as the SDK's mocks serialize plain values.
+
+    The SDK would run the event loop inside of itself, and so all that is ready there, one registration within the
+    other: a hundred of them exceeded Python's recursion limit.
+    """
+    try:
+        awaitable.send(None)
+    except StopIteration as done:
+        return cast("_T", done.value)
+    raise EvaluationError("an answer of the engine waits for an output")
 
 
 class Inline(ThreadPoolExecutor):

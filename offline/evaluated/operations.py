@@ -21,7 +21,15 @@ from slipway.infra.review.property_diff import (
     unknown_paths,
     value_at,
 )
-from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, Resource, Stack, Unknown, unknown
+from slipway.infra.review.stack import (
+    FAILURE_POLICY,
+    KUBERNETES_PROVIDER,
+    UNKNOWN,
+    Resource,
+    Stack,
+    Unknown,
+    unknown,
+)
 from slipway.offline.evaluated.model import Operation
 
 SAME_SERVER = "both lead to the same server, which this preview does not look up"
@@ -164,7 +172,8 @@ class _Update:
         return [difference for difference in forced if difference.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
-        ignored = [parse_path(ignore_change) for ignore_change in new.ignore_changes]
+        settled = [FAILURE_POLICY] if old.keeps_policy(new) else []
+        ignored = [parse_path(ignore_change) for ignore_change in [*new.ignore_changes, *settled]]
         candidates = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
         return [
             difference

@@ -23,6 +23,7 @@ from slipway.offline.evaluated.scheduling import (
     pod_amounts,
     quantity_text,
     selector_picks,
+    taints_of,
     tolerations,
 )
 
@@ -384,10 +385,7 @@ def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Prop
 
 
 def _flavor(spec: Properties) -> Flavor:
-    taints = [
-        Taint(str(taint.get("key", "")), str(taint.get("value", "")), taint.get("effect", "NoSchedule"))
-        for taint in mappings(spec.get("nodeTaints"))
-    ]
+    taints = taints_of(spec.get("nodeTaints"))
     return Flavor(strings(spec.get("nodeLabels")), taints, tolerations(spec.get("tolerations")))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slipway.infra.platform import GPU_RESOURCE, Node, Resources, Taint
-from slipway.infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, texts
+from slipway.infra.review.stack import NodePool, Properties, Stack, at, mappings, strings, text, texts
 from slipway.infra.schema.quantities import cpu_millicores, size_in_bytes
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -219,6 +219,14 @@ def find_shortages(wanted: Resources, capacity: Resources) -> dict[str, str]:
         for (key, name), unit in zip(AMOUNTS.items(), UNITS, strict=True)
         if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(capacity, key)
     }
+
+
+def taints_of(value: object) -> list[Taint]:
+    """The taints of a node, or of Kueue's flavor."""
+    return [
+        Taint(text(taint.get("key")), text(taint.get("value")), taint.get("effect", "NoSchedule"))
+        for taint in mappings(value)
+    ]
 
 
 def tolerations(value: object) -> list[Toleration]:

@@ -31,8 +31,11 @@ from slipway.infra.schema.problems import key_of
 from slipway.infra.settings.pipelines import KEY
 from slipway.offline.evaluated.model import Operation
 from slipway.offline.evaluated.operations import GOES, ResourceDiff
+from slipway.offline.evaluated.scheduling import find_untolerated, taints_of
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from slipway.offline.policies.security import find_holding
+
+NODE_PATCH = "kubernetes:core/v1:NodePatch"
 
 MOST_NAMES = 6
 """How many Jobs, services and apps on one pool are named."""
@@ -137,6 +140,34 @@ def _find_refused(change: Change) -> Iterator[Violation]:
             )
     yield from _find_held_elsewhere(change)
     yield from _find_held_by_runs(change)
+    yield from _find_held_by_taints(change)
+
+
+def _find_held_by_taints(change: Change) -> Iterator[Violation]:
+    """Taints that the stack takes back, at the end of an update, from nodes whose pods no longer tolerate them."""
+    for compared in change.compared:
+        patch = compared.deleted
+        if patch is None or patch.type != NODE_PATCH:
+            continue
+        patched = at(patch.properties, "metadata", "name")
+        taints = taints_of(at(patch.properties, "spec", "taints"))
+        labels = [
+            strings(at(labelled.properties, "metadata", "labels"))
+            for labelled in change.after.resources.values()
+            if labelled.type == NODE_PATCH and at(labelled.properties, "metadata", "name") == patched
+        ]
+        requests = (workload.request for workload in (workloads(change.after) if taints and labels else ()))
+        if any(
+            find_untolerated(request.tolerations, taints) and labels[0].items() <= request.selector.items()
+            for request in requests
+            if request
+        ):
+            yield Violation(
+                compared.resource.urn,
+                f"`pulumi up` refuses it: node {patched} loses its taint at the end of the update, and pods that "
+                "do not tolerate it would wait for that",
+                "for one update, leave `taint_nodes: true` and write `taints: []`; then remove `taint_nodes`",
+            )
 
 
 def _find_held_elsewhere(change: Change) -> Iterator[Violation]:

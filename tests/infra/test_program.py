@@ -73,12 +73,12 @@ def test_what_the_last_day_ended_is_not_left_so_and_can_be_destroyed(monkeypatch
     type_ = "kubernetes:apps/v1:Deployment"
     urn = f"urn:pulumi:test::slipway::{type_}::mnist-tensorboard"
     state = [{"urn": urn, "type": type_, "custom": True, "inputs": {"metadata": metadata}}]
-    monkeypatch.setattr(pulumi_cli, "resources_of", lambda _: state)
+    monkeypatch.setattr(pulumi_cli, "deployment_of", lambda _: {"resources": state})
     # Else our engine keeps it from reading anything.
     monkeypatch.setattr(running_work, "UNREAD", ContextVar("unread", default=False))
     with pytest.raises(RefusedUpdateError, match="mnist-tensorboard"):
         run(with_app)
-    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda: True)
+    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda *_: True)
     assert run(with_app).of(type_)
 
 

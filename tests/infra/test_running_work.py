@@ -16,6 +16,7 @@ import pytest
 from slipway.infra import program
 from slipway.infra.api_server import UnreadableError
 from slipway.infra.clouds.registry import emulators, reviews
+from slipway.infra.kubernetes.labels import INSTANCE
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import KUBERNETES_PROVIDER
 from slipway.infra.schema.problems import PREFIX
@@ -343,3 +344,73 @@ def test_a_running_job_that_is_made_anew_is_named(
     work = RunningWork({}, False, lambda: state, reviews(), reaching(Running("", {})))
     record(lambda: program(work, image), {}, preview=False)
     assert any("Job fit-1 " in line and "aside" not in line for line in warnings) is named
+
+
+STEP, OWN = (
+    "urn:pulumi:test::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::fit",
+    {INSTANCE: "slipway.test"},
+)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+@pytest.mark.parametrize(
+    ("left", "live", "declared_name", "ended"),
+    [
+        ({}, OWN, "fit-2", True),
+        ({}, OWN, "fit-1", False),
+        ({}, {INSTANCE: "slipway.other"}, "fit-2", False),
+        ({"kind": "Namespace", "type": "kubernetes:core/v1:Namespace"}, OWN, "fit-2", False),
+    ],
+)
+def test_what_a_killed_update_left_running_is_ended(
+    warnings: list[str], left: dict[str, str], live: dict[str, str], declared_name: str, ended: bool, preview: bool
+) -> None:
+    class Left(Cluster):
+        def find(self, *wanted: str) -> Mapping[str, Any]:
+            return {"metadata": {"name": wanted[2], "labels": live}}
+
+        def delete(self, *wanted: str) -> None:
+            self.paths.append("/".join(wanted))
+
+    type_, kind = left.get("type", "kubernetes:batch/v1:Job"), left.get("kind", "Job")
+    metadata = {"namespace": "ml", "name": "fit-1", "labels": OWN}
+    inputs = {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata}
+    pending = {"urn": STEP, "type": type_, "provider": f"{KUBERNETES_PROVIDER}::dev::id", "inputs": inputs}
+    cluster_state = {"type": KUBERNETES_PROVIDER, "urn": "a::dev", "inputs": {"kubeconfig": "{}"}}
+    cluster = Left("", {})
+    work = RunningWork({}, preview, lambda: [cluster_state], reviews(), reaching(cluster), lambda: [pending])
+
+    def program() -> None:
+        pulumi.runtime.register_stack_transformation(work.apply)
+        job("fit", declared_name, k8s.Provider("dev", kubeconfig="{}"))
+        work.end_left()
+
+    record(program, {}, preview=preview)
+
+    assert cluster.paths == (["batch/v1/Job/fit-1/ml"] if ended and not preview else [])
+    assert any('Job "fit-1"' in line for line in warnings) is ended
+
+
+@pytest.mark.parametrize(("name", "kept"), [("fit-1", True), ("fit-2", False)])
+def test_a_job_keeps_the_failure_policy_that_it_was_created_with(name: str, kept: bool) -> None:
+    inputs = {"metadata": {"namespace": "ml", "name": "fit-1"}, "spec": {"podFailurePolicy": {"rules": []}}}
+    state = [{"urn": STEP, "type": "kubernetes:batch/v1:Job", "custom": True, "inputs": inputs}]
+    work = RunningWork({}, False, lambda: state, reviews(), reaching(Cluster("", {})))
+
+    def program() -> None:
+        pulumi.runtime.register_stack_transformation(work.apply)
+        job("fit", name, k8s.Provider("dev", kubeconfig="{}"))
+
+    (declared_job,) = record(program, {}, preview=False).of("kubernetes:batch/v1:Job")
+    assert ("spec.podFailurePolicy" in declared_job.ignore_changes) is kept
+
+
+def job(resource: str, name: str, provider: k8s.Provider) -> k8s.batch.v1.Job:
+    container = k8s.core.v1.ContainerArgs(name="fit", image="a")
+    pod = k8s.core.v1.PodTemplateSpecArgs(spec=k8s.core.v1.PodSpecArgs(containers=[container]))
+    return k8s.batch.v1.Job(
+        resource,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace="ml"),
+        spec=k8s.batch.v1.JobSpecArgs(template=pod),
+        opts=pulumi.ResourceOptions(provider=provider),
+    )

@@ -1,18 +1,20 @@
 """A cluster that is there: its version, what the user may do in it, whose objects are in it, and Kueue."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
 from slipway.infra.charts import charts
+from slipway.infra.kubernetes.cluster.kueue import queue_problem
+from slipway.infra.kubernetes.cluster.ownership import queue_of
 from slipway.infra.kubernetes.cluster.workspace import KUEUE_API
 from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
-from slipway.infra.pulumi_cli import CliError, unfinished_jobs
+from slipway.infra.pulumi_cli import CliError, jobs_of
 from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
-from slipway.infra.review.stack import Resource, Stack, at, mapping, strings, text
+from slipway.infra.review.stack import Resource, Stack, at, mapping, mappings, strings, text
 from slipway.infra.settings.checks.places import DEFAULT_QUEUE
 
 OLDEST, NEWEST = 29, 36
@@ -81,7 +83,7 @@ def _check(cluster: Cluster, installs_kueue: bool | None) -> Iterator[Observatio
         return
     except UnreadableError as error:
         yield unknown(cluster.subject, f"did not say its version: {error}")
-    checks = [_permissions(cluster), _foreign_objects(cluster), _deleted_jobs(cluster)]
+    checks = [_permissions(cluster), _foreign_objects(cluster), _jobs_in_state(cluster)]
     if installs_kueue is not None:
         checks.append(_kueue(cluster, installs=installs_kueue))
     for check in checks:
@@ -202,18 +204,42 @@ def is_ours(labels: Mapping[str, object]) -> bool:
     return PART_OF.items() <= labels.items()
 
 
-def _deleted_jobs(cluster: Cluster) -> Iterator[Observation]:
-    """Jobs that failed or were interrupted and were deleted by hand: every `pulumi up` stops at them."""
+def _jobs_in_state(cluster: Cluster) -> Iterator[Observation]:
+    """Jobs that the stack's state has and the cluster has not, and the other way round."""
     # Without the CLI, or without a login, the backend's own checks say so.
     with contextlib.suppress(CliError):
-        for place, namespace, name in sorted(unfinished_jobs(cluster.stack.name)):
-            if place == cluster.name and cluster.server.find("batch/v1", "Job", name, namespace) is None:
+        known = jobs_of(cluster.stack.name)
+        for (place, namespace, name), unfinished in sorted(known.items()):
+            if place != cluster.name or not unfinished:
+                continue
+            if cluster.server.find("batch/v1", "Job", name, namespace) is None:
                 yield wrong(
                     cluster.subject,
                     f'has no Job "{name}" in namespace "{namespace}" any more, which failed or was interrupted: '
                     f"`pulumi preview` and `pulumi up` end with `not found`",
                     f"pulumi up --refresh -s {cluster.stack.name}",
                 )
+        yield from _jobs_of_nobody(cluster, known)
+
+
+def _jobs_of_nobody(cluster: Cluster, known: Collection[tuple[str, str, str]]) -> Iterator[Observation]:
+    """Jobs that a killed `pulumi up` of the stack left: the state lacks them."""
+    declared = [resource.properties for (_, kind), resource in cluster.declared if kind == "Job"]
+    owner = next((_owner(_labels(job)) for job in declared), "")
+    names = {(text(at(job, "metadata", "namespace")), text(at(job, "metadata", "name"))) for job in declared}
+    for namespace in sorted({namespace for namespace, _ in names}):
+        listed = cluster.server.get(f"/apis/batch/v1/namespaces/{namespace}/jobs") or {}
+        for job in mappings(listed.get("items")):
+            name = text(at(job, "metadata", "name"))
+            if (cluster.name, namespace, name) in known or not _names_same_stack(_owner(_labels(job)), owner):
+                continue
+            taken = (namespace, name) in names
+            yield wrong(
+                cluster.subject,
+                f'has the Job "{name}" in namespace "{namespace}", which a killed `pulumi up` left and the state '
+                f"lacks: {'the next one takes it over' if taken else 'it runs to its time limit, and is billed'}",
+                f"pulumi up -s {cluster.stack.name}" if taken else f"kubectl delete job {name} -n {namespace}",
+            )
 
 
 def _names_same_stack(one: str, other: str) -> bool:
@@ -241,6 +267,9 @@ def _kueue(cluster: Cluster, *, installs: bool) -> Iterator[Observation]:
         )
     else:
         yield fine(subject, "is there" if installed else "will be installed")
+    for namespace, queue in _queues_of_others(cluster) if installed else ():
+        if problem := queue_problem(cluster.server, namespace, queue):
+            yield wrong(f"Jobs in {cluster.subject}", problem, f"kubectl get localqueue -n {namespace}")
     for namespace in _namespaces_of_held_jobs(cluster):
         if cluster.server.find(KUEUE_API, "LocalQueue", DEFAULT_QUEUE, namespace):
             yield wrong(
@@ -249,6 +278,14 @@ def _kueue(cluster: Cluster, *, installs: bool) -> Iterator[Observation]:
                 "a step would run at once",
                 f"kubectl delete localqueue {DEFAULT_QUEUE} -n {namespace}",
             )
+
+
+def _queues_of_others(cluster: Cluster) -> list[tuple[str, str]]:
+    """The LocalQueues that Jobs name and the stack does not declare, by namespace and name."""
+    metadata = [(kind, mapping(resource.properties.get("metadata"))) for (_, kind), resource in cluster.declared]
+    queues = {(text(of.get("namespace")), text(of.get("name"))) for kind, of in metadata if kind == "LocalQueue"}
+    named = {(text(of.get("namespace")), queue_of(of)) for kind, of in metadata if kind == "Job" and queue_of(of)}
+    return sorted(named - queues)
 
 
 def _namespaces_of_held_jobs(cluster: Cluster) -> list[str]:

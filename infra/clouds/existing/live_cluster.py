@@ -19,6 +19,7 @@ from slipway.infra.api_server import ApiServer, KubeconfigError, UnreachableErro
 from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool, PvcStore
 from slipway.infra.clouds.existing.store import claim_name
 from slipway.infra.platform import GPU_RESOURCE, Taint
+from slipway.infra.review.stack import at, mappings, text
 from slipway.infra.schema.problems import Finding, Path, Problem, key_of, listed
 from slipway.infra.schema.quantities import size_in_bytes
 from slipway.infra.schema.request import Request
@@ -37,6 +38,9 @@ CONDITIONS = (
 cordoned, starting, not ready or short of memory (kubernetes.io/docs/reference/labels-annotations-taints), or about
 to be taken away (cluster-autoscaler/FAQ.md; karpenter.sh/docs/concepts/disruption); seen November 2026."""
 
+PATCHES = "pulumi-kubernetes"
+"""How the names begin by which Pulumi's patches own fields of an object (seen with its provider 4.32)."""
+
 SHOWN = 5
 """Most names that a text lists."""
 
@@ -45,14 +49,15 @@ SHOWN = 5
 class LiveNode:
     """A node as it will be once the stack has labelled and tainted its own.
 
-    ``taints`` are those that keep pods off. ``allocatable`` has bytes, cores and devices by resource; a resource
-    that the node does not report is missing.
+    ``taints`` are those that keep pods off; ``marked`` says that a stack gave it all of them. ``allocatable`` has
+    bytes, cores and devices by resource; a resource that the node does not report is missing.
     """
 
     name: str
     labels: Mapping[str, str]
     taints: frozenset[Taint]
     allocatable: Mapping[str, Fraction]
+    marked: bool = False
 
     def refuses(self, pool: ExistingPool) -> frozenset[Taint]:
         """The taints that the pods of ``pool`` do not tolerate."""
@@ -103,16 +108,26 @@ def _node(node: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
         Taint(listed_taint["key"], listed_taint.get("value") or "", listed_taint["effect"])
         for listed_taint in listed_taints
     }
-    for pool in cluster.pools.values():
-        if name in pool.label_nodes:
-            labels |= pool.selector
-            taints |= set(as_taints(pool.taints)) if pool.taint_nodes else set()
+    pools = [pool for pool in cluster.pools.values() if name in pool.label_nodes]
+    owners = [
+        text(entry.get("manager"))
+        for entry in mappings(at(node, "metadata", "managedFields"))
+        if at(entry, "fieldsV1", "f:spec", "f:taints") is not None
+    ]
+    marked = bool(owners) and all(owner.startswith(PATCHES) for owner in owners)
+    if marked and any(pool.taint_nodes for pool in pools):
+        # The stack's own list takes the place of the one that it gave before.
+        taints.clear()
+    for pool in pools:
+        labels |= pool.selector
+        taints |= set(as_taints(pool.taints)) if pool.taint_nodes else set()
     allocatable: Mapping[str, str] = node.get("status", {}).get("allocatable") or {}
     return LiveNode(
         name,
         labels,
         frozenset(taint for taint in taints if taint.effect != "PreferNoSchedule"),
         {resource: Fraction(parse_quantity(amount)) for resource, amount in allocatable.items()},
+        marked and bool(pools),
     )
 
 
@@ -161,6 +176,15 @@ def _unusable(
     if not usable:
         fewest = min(chosen, key=lambda node: len(lasting[node.name]))
         taints = sorted(lasting[fewest.name], key=lambda taint: taint.key)
+        if fewest.marked:
+            yield Finding(
+                (*at, "taints"),
+                [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
+                f"this stack gave node `{fewest.name}` the taint {listed(map(_spell, taints), 'and')}, which goes "
+                "only at the end of the update, and until then no pod of the pool starts",
+                "for one update, leave `taint_nodes: true` and write `taints: []`; then remove `taint_nodes`",
+            )
+            return
         yield Finding(
             (*at, "taints"),
             [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,

@@ -352,7 +352,12 @@ def _data(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> lis
                 ),
             ),
             opts=pulumi.ResourceOptions.merge(
-                opts, pulumi.ResourceOptions(protect=args.workspace.protect, delete_before_replace=True)
+                opts,
+                pulumi.ResourceOptions(
+                    protect=args.workspace.protect,
+                    delete_before_replace=True,
+                    deleted_with=args.workspace.goes_with,
+                ),
             ),
         )
     ]

@@ -8,15 +8,17 @@ apis/kueue/v1beta2, read in November 2026).
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.api_server import ApiServer, RefusedError
 from slipway.infra.charts import charts
 from slipway.infra.kubernetes.cluster.workspace import KUEUE_API as API
-from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.labels import PART_OF, QUEUE_LABEL
 from slipway.infra.objects import image, wait_for
 from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
@@ -236,6 +238,42 @@ def quantity(resource: str, amount: int) -> str:
     if resource == CPU:
         return cpu_quantity(amount)
     return size_quantity(amount) if resource in {MEMORY, SCRATCH} else canonical(str(amount))
+
+
+def queue_problem(
+    server: ApiServer, namespace: str, queue: str, known: dict[tuple[str, str], str] | None = None
+) -> str:
+    """What keeps a Job in ``namespace`` from waiting in the LocalQueue ``queue``; empty where nothing does.
+
+    ``known`` are earlier answers. Raises UnreadableError where a Job may not be tried.
+    """
+    known = {} if known is None else known
+    if (namespace, queue) not in known:
+        known[namespace, queue] = _queue_problem(server, namespace, queue)
+    return known[namespace, queue]
+
+
+def _queue_problem(server: ApiServer, namespace: str, queue: str) -> str:
+    # Who administers one namespace may have no right to read queues, and sees by the Job alone.
+    with suppress(RefusedError):
+        if server.find(API, "LocalQueue", queue, namespace) is None:
+            return (
+                f"there is no LocalQueue `{queue}` ({API}) in namespace {namespace}: Kueue would never let its "
+                "Jobs run, and without Kueue they would run at once, whatever the quota"
+            )
+    container = {"name": "x", "image": "x"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "slipway-queue-test", "namespace": namespace, "labels": {QUEUE_LABEL: queue}},
+        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
+    }
+    if server.try_out(job)["spec"].get("suspend"):
+        return ""
+    return (
+        f"Kueue does not hold back Jobs of namespace {namespace}, which would run at once, whatever the quota: it "
+        "is not there, does not answer, or looks after other namespaces (`managedJobsNamespaceSelector`)"
+    )
 
 
 LOCAL_QUEUE = "slipway"

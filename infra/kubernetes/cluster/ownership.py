@@ -4,25 +4,32 @@ The clusters' providers update an object that is there instead of failing on its
 killed leaves objects that the stack's state does not know. By itself that takes over anybody's object, and
 `destroy` then deletes it. So every object has the label `INSTANCE`, which names its stack, and before Pulumi
 creates an object, its name is looked up in the cluster. What the stack's state knows is not created, and so not
-looked up.
+looked up. Before a Job that names a queue of Kueue is created, it is tried whether it would wait there.
 
 Patches are left out, because they change the objects of others by design, and so are Helm releases: Helm itself
 refuses names and objects that are not the release's own (helm.sh/helm/v3, pkg/action/validate.go, 3.20).
 """
 
 from asyncio import get_running_loop
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pulumi
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
+from slipway.infra.kubernetes.cluster.kueue import queue_problem
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION, QUEUE_LABEL, instance
+
+_T = TypeVar("_T")
 
 PROVIDER = "pulumi:providers:kubernetes"
 """Type of the resources that stand for a cluster."""
+
+
+class UnqueuedJobError(Exception):
+    """A Job names a queue, and would run at once, or never."""
 
 
 class ForeignObjectError(Exception):
@@ -46,18 +53,20 @@ class _Cluster:
     """Why it could not be reached; it is not tried again."""
     said: bool = False
     """Whether the user was told so."""
+    queues: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """What keeps Jobs of a namespace from waiting in a queue, empty where nothing does."""
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "ownership"))
 
-    async def find(self, kubeconfig: str, *wanted: str) -> Mapping[str, Any] | None:
-        """As `ApiServer.find`, in the cluster's thread."""
-        return await get_running_loop().run_in_executor(self.thread, self._find, kubeconfig, *wanted)
+    async def ask(self, kubeconfig: str, question: Callable[[ApiServer], _T]) -> _T:
+        """The answer of its API server, in the cluster's thread."""
+        return await get_running_loop().run_in_executor(self.thread, self._ask, kubeconfig, question)
 
-    def _find(self, kubeconfig: str, *wanted: str) -> Mapping[str, Any] | None:
+    def _ask(self, kubeconfig: str, question: Callable[[ApiServer], _T]) -> _T:
         if self.lost:
             raise self.lost
         self.server = self.server or ApiServer(kubeconfig, self.context)
         try:
-            return self.server.find(*wanted)
+            return question(self.server)
         except UnreachableError as error:
             self.lost = error
             raise
@@ -132,7 +141,8 @@ class Ownership:
             # Another resource of the project's own has it, and is not there yet.
             return
         try:
-            live = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
+            wanted = inputs["apiVersion"], kind, name, namespace
+            live = await cluster.ask(kubeconfig, lambda server: server.find(*wanted))
         except UnreadableError as error:
             what = f"{_spell(kind, name, namespace)} may be there already, and cannot be read: {error}"
             if not self.preview:
@@ -142,9 +152,16 @@ class Ownership:
             cluster.said = error is cluster.lost
             return
         labels: Mapping[str, str] = (live or {}).get("metadata", {}).get("labels") or {}
-        if live is None or self._may_take(labels):
-            return
-        raise ForeignObjectError(self._refusal(kind, name, namespace, labels))
+        if live is not None and not self._may_take(labels):
+            raise ForeignObjectError(self._refusal(kind, name, namespace, labels))
+        # In a preview the stack's own queue is not there yet.
+        queue = "" if live or self.preview or kind != "Job" else queue_of(metadata)
+        if queue:
+            problem = await cluster.ask(
+                kubeconfig, lambda server: queue_problem(server, namespace, queue, cluster.queues)
+            )
+            if problem:
+                raise UnqueuedJobError(f"{_spell(kind, name, namespace)} is not created: {problem}")
 
     def _may_take(self, labels: Mapping[str, str]) -> bool:
         if not PART_OF.items() <= labels.items():
@@ -168,6 +185,12 @@ class Ownership:
                 f"when it is destroyed: kubectl label {kind.lower()} {name}{place} {INSTANCE}={self.owner}"
             )
         return f"{what} is there already, and {_owner(labels)}; this is stack {self.owner}. {way_out}"
+
+
+def queue_of(metadata: Mapping[str, Any]) -> str:
+    """The queue of the Job with these metadata, now or once somebody lets it run."""
+    labels, annotations = (cast("Mapping[str, str]", metadata.get(key) or {}) for key in ("labels", "annotations"))
+    return labels.get(QUEUE_LABEL) or annotations.get(QUEUE_ANNOTATION, "")
 
 
 def _spell(kind: str, name: str, namespace: str) -> str:

@@ -148,8 +148,9 @@ POD_SECURITY_VERSION = "v1.34"
 begin to refuse them. An older cluster applies its newest
 (kubernetes.io/docs/concepts/security/pod-security-admission)."""
 
-MOST_JOBS = 100
-"""Jobs that the namespace may hold. Finished ones count; a stack has about ten."""
+HUNDRED, FEW = 100, 50
+"""Jobs that the namespace may hold, finished ones included, and how many of them are the stack's own where it has
+more: of those beyond, there is room for full hundreds, so that one more changes no quota."""
 
 JOBS_OF_PLACE = 3
 """Jobs at most for each place of a step beside those: that which runs it, its probe, and an agent."""
@@ -204,7 +205,8 @@ class WorkspaceArgs:
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
     there run on several nodes, ``places`` at how many places there steps may run, and ``apps`` how many apps there
-    are, with the login proxies in front of them.
+    are, with the login proxies in front of them. ``jobs`` is how many Jobs the steps there have, those of runs by
+    the clock included.
     ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
     those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
     that they are pulled with. ``until`` is the last day of the stack; None: it has none.
@@ -223,6 +225,7 @@ class WorkspaceArgs:
     places: int = 0
     measured: Measured | None = None
     apps: int = 0
+    jobs: int = 0
     images: Mapping[str, PodImage] = field(default_factory=dict[str, PodImage])
     pull: pulumi.Output[str] | None = None
     until: str | None = None
@@ -270,6 +273,8 @@ class Workspace(pulumi.ComponentResource):
 
         created = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
         in_namespace = wait_for(on_cluster, *created)
+        # The namespace takes claims away with all that holds them, pods that the stack's state lacks included.
+        self.goes_with = created[0] if created else None
         service_account = k8s.core.v1.ServiceAccount(
             f"{name}-service-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -293,7 +298,8 @@ class Workspace(pulumi.ComponentResource):
         )
         policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*created, service_account, *policies]
-        claim = _claim(name, platform.store.claim, args, in_namespace) if platform.store.claim else None
+        of_claim = pulumi.ResourceOptions.merge(in_namespace, pulumi.ResourceOptions(deleted_with=self.goes_with))
+        claim = _claim(name, platform.store.claim, args, of_claim) if platform.store.claim else None
         # Kubernetes keeps a claim while a pod names it, one that is done included.
         self.frees_claim: Sequence[pulumi.Resource] = (*platform.store.replaced_with, claim) if claim else ()
         ready.extend([claim] if claim else [])
@@ -353,7 +359,11 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         f"{name}-quota",
         metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
         spec=k8s.core.v1.ResourceQuotaSpecArgs(
-            hard=quota_of(args.platform, args.services + args.groups + args.apps, JOBS_OF_PLACE * args.places)
+            hard=quota_of(
+                args.platform,
+                args.services + args.groups + args.apps,
+                JOBS_OF_PLACE * args.places + max(0, args.jobs - FEW),
+            )
         ),
         opts=wait_for(opts, namespace),
     )
@@ -373,12 +383,11 @@ def pod_security_labels() -> dict[str, str]:
     }
 
 
-def quota_of(platform: Platform, services: int = 0, held: int = 0) -> dict[str, str]:
+def quota_of(platform: Platform, services: int = 0, more: int = 0) -> dict[str, str]:
     """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
 
     Of Services there may be as many as ``services``, those that the stack declares, and none that opens a way in
-    from outside. ``held`` Jobs do not count among those that it may hold: there is room for full hundreds of them,
-    so that one more changes no quota.
+    from outside. There is room for ``more`` Jobs beside a `HUNDRED`.
 
     Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
     makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).
@@ -391,7 +400,7 @@ def quota_of(platform: Platform, services: int = 0, held: int = 0) -> dict[str, 
             sum(pool.allocatable.ephemeral_storage * pool.max_nodes for pool in pools)
         ),
         f"requests.{GPU_RESOURCE}": canonical(str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools))),
-        "count/jobs.batch": str(MOST_JOBS + math.ceil(held / 100) * 100),
+        "count/jobs.batch": str(HUNDRED * (1 + math.ceil(more / HUNDRED))),
         # A load balancer would be billed and open a way in.
         "count/services": str(services),
         **({"services.loadbalancers": "0", "services.nodeports": "0"} if services else {}),

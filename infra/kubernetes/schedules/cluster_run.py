@@ -198,7 +198,7 @@ def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
     assert isinstance(disruptions, list)
     codes = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[*FINAL])
     final = k8s.batch.v1.PodFailurePolicyRuleArgs(action="FailJob", on_exit_codes=codes)
-    return k8s.batch.v1.PodFailurePolicyArgs(rules=[*disruptions, final])
+    return k8s.batch.v1.PodFailurePolicyArgs(rules=[disruptions[0], final])
 
 
 def _step(args: ClusterRunArgs) -> Step:

@@ -40,6 +40,9 @@ Secret."""
 HISTORY = 3
 """Runs that are kept with their Jobs, for their logs; of those that failed as many."""
 
+MOST_RUNS = 2 * HISTORY + 1
+"""Runs of one pipeline that have Jobs at a time: the one that runs is one of them."""
+
 
 @dataclass(frozen=True)
 class PipelineScheduleArgs:

@@ -14,6 +14,7 @@ from slipway.infra.pipelines.contract import Items
 from slipway.infra.placed import Step
 from slipway.infra.review.stack import Resource
 from tests.infra.kubernetes.services import FILES, days, queue
+from tests.support.failure_policies import action_for
 from tests.support.recording import record
 from tests.support.stand_in import platform
 from tests.support.tree import write_tree
@@ -107,10 +108,8 @@ def test_a_worker_that_is_taken_away_or_killed_costs_the_job_nothing_and_any_oth
     spec = job().inputs["spec"]
     assert spec["backoffLimit"] == 0
     assert "backoffLimitPerIndex" not in spec
-    assert spec["podFailurePolicy"]["rules"] == [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [137, 143]}},
-    ]
+    rules = spec["podFailurePolicy"]["rules"]
+    assert [action_for(rules, {"PodScheduled"}, [code]) for code in (137, 143, 1)] == ["Ignore", "Ignore", "Count"]
 
 
 def test_a_worker_knows_which_round_it_is_in(job: Callable[..., Resource]) -> None:

@@ -18,6 +18,7 @@ from slipway.infra.pipelines.results import Number, Picture
 from slipway.infra.placed import Requirements, Step
 from slipway.infra.platform import Resources, Taint
 from slipway.infra.review.stack import Resource
+from tests.support.failure_policies import action_for
 from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
 from tests.support.tree import write_tree
@@ -232,14 +233,32 @@ def test_a_job_is_what_the_engine_needs(root: Path) -> None:
     assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
     assert job.delete_before_replace
     assert spec["backoffLimit"] == 0
-    assert spec["podFailurePolicy"]["rules"] == [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    ]
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
     assert (spec["completions"], spec["parallelism"]) == (1, 1)
     assert spec["activeDeadlineSeconds"] == 3600
     assert int(job.create_timeout.removesuffix("s")) > spec["activeDeadlineSeconds"]
     assert "ttlSecondsAfterFinished" not in spec
+
+
+@pytest.mark.parametrize(
+    ("conditions", "codes", "action"),
+    [
+        (
+            {"PodScheduled"},
+            [],
+            "Ignore",
+        ),  # The kubelet rejected it.
+        ({"PodScheduled"}, [0, 3], "Count"),
+        ({"PodScheduled"}, [137], "Count"),
+        ({"PodScheduled", "DisruptionTarget"}, [143], "Ignore"),
+        (set[str](), [], "Count"),
+    ],
+)
+def test_only_a_pod_that_a_node_took_away_or_refused_is_replaced(
+    root: Path, conditions: set[str], codes: list[int], action: str
+) -> None:
+    rules = run(lambda: [step(platform())], root).one(JOB).inputs["spec"]["podFailurePolicy"]["rules"]
+    assert action_for(rules, conditions, codes) == action
 
 
 RESULTS = (

@@ -21,6 +21,7 @@ from slipway.workloads.schedule.places.jobs import read_places
 from slipway.workloads.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
 from slipway.workloads.schedule.run import JOB_FAILED, NO_API
 from tests.support.checkout import ROOT
+from tests.support.failure_policies import action_for
 from tests.support.recording import Recording, is_unknown, record
 from tests.support.refusals import FREE_NETWORK, SECOND
 from tests.support.stack_values import GCP, changed
@@ -217,10 +218,10 @@ def test_pulumi_sees_that_a_step_failed(moved: Recording) -> None:
     # By `BackoffLimitExceeded`: it waits on where a rule says `FailJob`.
     assert spec["backoffLimit"] == 0
     rules = spec["podFailurePolicy"]["rules"]
-    assert {rule["action"] for rule in rules} == {"Ignore"}
-    ignored = {code for rule in rules for code in rule.get("onExitCodes", {}).get("values", [])}
-    assert NO_API in ignored
-    assert not {USAGE, JOB_FAILED, TOO_LATE, TOO_DEAR} & ignored
+    assert "FailJob" not in {rule["action"] for rule in rules}
+    assert action_for(rules, {"PodScheduled"}, [NO_API]) == "Ignore"
+    final = (USAGE, JOB_FAILED, TOO_LATE, TOO_DEAR)
+    assert {action_for(rules, {"PodScheduled"}, [code]) for code in final} == {"Count"}
 
 
 def test_gpus_are_tested_in_the_pods_of_each_place(moved: Recording) -> None:
@@ -308,6 +309,7 @@ def test_only_pods_of_another_cluster_ask_whether_they_may_run(anywhere: Recordi
         codes = {
             code
             for rule in job.inputs["spec"]["podFailurePolicy"]["rules"]
+            if rule["action"] == "Ignore"
             for code in rule.get("onExitCodes", {}).get("values", [])
         }
         assert codes == ({HELD_BACK} if place["cluster"] else set())

@@ -27,6 +27,7 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 SET = "kubernetes:apps/v1:StatefulSet"
 BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 LABEL = "eks.amazonaws.com/nodegroup"
+PATCH = "kubernetes:core/v1:NodePatch"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 PROVIDER = "urn:pulumi:test::slipway::pulumi:providers:kubernetes::here"
@@ -566,6 +567,25 @@ def test_a_last_day_that_is_over_is_not_taken_out(before: str, after: str | None
     assert [finding.policy for finding in findings] == ["until-removed"] * refused
     # An app that goes anyway needs nobody who starts it.
     assert "until-removed" not in {finding.policy for finding in update(ending(before), stack())[0]}
+
+
+@pytest.mark.parametrize(
+    ("tolerates", "keeps_patch", "refused"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_a_taint_is_not_taken_back_while_pods_need_it_gone(
+    tolerates: bool, keeps_patch: bool, refused: bool
+) -> None:
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    labels = on_cluster(PATCH, "n1")
+    labels = replace(
+        labels, urn=f"{labels.urn}-labels", properties={"metadata": {"name": "n1", "labels": {"p": "a"}}}
+    )
+    given, none = (on_cluster(PATCH, "n1", spec={"taints": taints}) for taints in ([taint], []))
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}] if tolerates else []
+    pod = {"containers": [], "nodeSelector": {"p": "a"}, "tolerations": tolerations}
+    job = on_cluster("kubernetes:batch/v1:Job", "train", "ml", spec={"template": {"spec": pod}})
+    findings = found([labels, given, job], [labels, job, *([none] if keeps_patch else [])])
+    assert ("deletion-refused" in {finding.policy for finding in findings}) is refused
 
 
 def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:

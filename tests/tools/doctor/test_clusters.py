@@ -30,12 +30,13 @@ PROVIDER = "urn:pulumi:dev::slipway::pulumi:providers:kubernetes::here"
 class Server(Cluster):
     """``forbidden`` are verbs and resources that the user may not have; ``kueue`` whether its API is served.
 
-    ``more`` are answers by path.
+    Where that ``holds`` Jobs, it suspends them. ``more`` are answers by path.
     """
 
     version: str = "v1.36.1"
     forbidden: set[tuple[str, str]] = field(default_factory=set)
     kueue: bool = False
+    holds: bool = True
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
@@ -74,8 +75,12 @@ def server(tmp_path: Path) -> Generator[Server]:
             self.send(*served.answer(self.path))
 
         def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/apis/batch/v1/namespaces/mine/jobs?dryRun=All":
+                self.send(201, {**body, "spec": {**body["spec"], "suspend": served.holds}})
+                return
             assert self.path == REVIEWS
-            self.send(*served.review(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send(*served.review(body))
 
         def send(self, status: int, body: Mapping[str, Any]) -> None:
             content = json.dumps(body).encode()
@@ -102,7 +107,7 @@ def stack() -> Stack:
         ("kubernetes:core/v1:Namespace", {"name": "mine", "labels": labels}),
         (
             "kubernetes:batch/v1:Job",
-            {"name": "train", "namespace": "mine", "annotations": {QUEUE_ANNOTATION: "q"}},
+            {"name": "train", "namespace": "mine", "labels": labels, "annotations": {QUEUE_ANNOTATION: "q"}},
         ),
         ("kubernetes:networking.k8s.io/v1:NetworkPolicy", {"name": "egress", "namespace": "mine"}),
     ]
@@ -229,6 +234,17 @@ def test_kueue_is_there_where_it_has_to_be_and_not_twice(server: Server, tmp_pat
     assert (State.WRONG, "kubectl delete localqueue default -n mine") in kueue(False)
 
 
+@pytest.mark.parametrize(("there", "holds"), [(True, True), (False, True), (True, False)])
+def test_a_queue_in_which_no_job_would_wait_is_told(
+    server: Server, tmp_path: Path, there: bool, holds: bool
+) -> None:
+    server.kueue, server.holds = True, holds
+    if there:
+        server.more["/apis/kueue.x-k8s.io/v1beta2/namespaces/mine/localqueues/q"] = {"kind": "LocalQueue"}
+    mends = [mend for _, mend in of_cluster(tmp_path, installs_kueue=False)[State.WRONG]]
+    assert ("kubectl get localqueue -n mine" in mends) is not (there and holds)
+
+
 def test_nodes_storage_and_plugin_against_the_stack_file(server: Server, tmp_path: Path) -> None:
     gpus = {
         "selector": {"kubernetes.io/os": "linux"},
@@ -326,9 +342,21 @@ def test_the_program_that_signs_in_has_to_be_on_path(server: Server, tmp_path: P
 def test_a_job_that_failed_and_was_deleted_by_hand_is_told(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
-    monkeypatch.setattr(
-        cluster, "unfinished_jobs", lambda _: {("here", "mine", "train-1"), ("other", "mine", "x")}
-    )
+    jobs = {("here", "mine", "train-1"): True, ("here", "mine", "done-1"): False, ("other", "mine", "x"): True}
+    monkeypatch.setattr(cluster, "jobs_of", lambda _: jobs)
     server.objects = [{"kind": "Job", "metadata": {"name": "train-1", "namespace": "mine"}}] if there else []
     found = [mend for said, mend in of_cluster(tmp_path)[State.WRONG] if "Job" in said]
     assert found == ([] if there else ["pulumi up --refresh -s dev"])
+
+
+@pytest.mark.slow
+def test_a_job_that_a_killed_up_left_is_told(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "jobs_of", lambda _: {("here", "mine", "known"): False})
+    ours, theirs = ({**PART_OF, INSTANCE: f"acme.slipway.{stack}"} for stack in ("dev", "prod"))
+    jobs = [("known", ours), ("train", ours), ("train-old", ours), ("other", theirs), ("theirs", {})]
+    items = [{"metadata": {"name": name, "namespace": "mine", "labels": labels}} for name, labels in jobs]
+    server.more["/apis/batch/v1/namespaces/mine/jobs"] = {"items": items}
+    found = [mend for said, mend in of_cluster(tmp_path)[State.WRONG] if "has the Job" in said]
+    assert found == ["pulumi up -s dev", "kubectl delete job train-old -n mine"]

@@ -142,6 +142,14 @@ def test_a_pod_that_failed_by_itself_is_not_said_to_be_started_again() -> None:
     assert (state.phase, state.retries) == (Phase.RETRYING, 0)
 
 
+def test_a_pod_that_its_node_refused_is_said_to_be_started_again() -> None:
+    rejected = pod(JOB, phase="Failed", reason="UnexpectedAdmissionError", message="no devices")
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "PodScheduled", "status": "True"}]}
+    for rules, phase in (([], Phase.ENDING), ([rule], Phase.RETRYING)):
+        guarded = {**JOB, "spec": {**JOB["spec"], "podFailurePolicy": {"rules": rules}}}
+        assert look(STEP, guarded, rejected).phase is phase
+
+
 def test_retries_are_counted_by_events_where_the_pods_are_gone() -> None:
     assert look(STEP, JOB, runs(JOB, "c"), events=creations("abc")).retries == 2
 

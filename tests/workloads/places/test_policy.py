@@ -85,10 +85,17 @@ def test_time_in_a_queue_is_not_time_for_nodes() -> None:
     step = Step(replace(RULES, next_after=5 * MINUTE))
     assert step.look(4, queue="no quota").what == WAIT
     assert "no quota" in step.look(0, queue="no quota").sentence
-    # It was let run: nodes are on their way, for as long as a start takes.
-    assert step.look(12).what == WAIT
+    # It was let run: only now it asks for nodes.
+    assert step.look(4).what == WAIT
     assert step.look(1).what == GO
     assert step.look(6, queue="no quota").what == GO
+
+
+@pytest.mark.parametrize("next_after", [1, 15])
+def test_a_place_without_nodes_and_without_a_word_is_left_after_next_after(next_after: int) -> None:
+    step = Step(replace(RULES, next_after=next_after * MINUTE))
+
+    assert [step.look(next_after - 0.5).what, step.look(0.5).what] == [WAIT, GO]
 
 
 def test_a_place_without_a_probe_is_not_gone_back_to() -> None:

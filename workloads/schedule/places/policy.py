@@ -338,10 +338,14 @@ def _without_nodes(rules: Rules, state: State, look: Look) -> Decision:
 
 
 def _patience(rules: Rules, stockout: str, queued: float = 0.0) -> float:
-    """Seconds for which nodes of a place are waited for. Where nobody says that there are none, they may be on
-    their way, unseen, for as long as a start takes after `queued` seconds in a queue.
+    """Seconds for which nodes of a place are waited for: `next_after`. After `queued` seconds in a queue, nodes
+    are asked for as late, and may then be on their way, unseen, for as long as a start takes.
     """
-    return rules.next_after if stockout else max(rules.next_after, queued + MARGIN * rules.start)
+    return (
+        rules.next_after
+        if stockout
+        else max(rules.next_after, queued + min(rules.next_after, MARGIN * rules.start))
+    )
 
 
 def _next(state: State, order: Sequence[int]) -> int:

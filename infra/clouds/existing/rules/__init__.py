@@ -238,7 +238,8 @@ def _labels(at: Path, pool: ExistingPool) -> Iterator[Finding]:
 
 
 def _taints(at: Path, pool: ExistingPool) -> Iterator[Finding]:
-    if not pool.label_nodes or not pool.taints:
+    # An empty list takes back what the stack gave them.
+    if not pool.label_nodes or "taints" not in pool.model_fields_set:
         missing = "label_nodes" if not pool.label_nodes else "taints"
         yield Finding(
             (*at, "taint_nodes"),

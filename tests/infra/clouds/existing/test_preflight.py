@@ -248,6 +248,27 @@ def test_nodes_that_the_stack_taints_have_the_pools_taints(kubeconfig: Path) -> 
     only(seen, "clusters.here.pools.all.taints", "nvidia.com/gpu")
 
 
+@pytest.mark.parametrize(
+    ("manager", "taint_nodes", "fix"),
+    [
+        ("pulumi-kubernetes-1a2b3c4d", True, ""),
+        ("pulumi-kubernetes-1a2b3c4d", False, "taints: []"),
+        ("kubectl-taint", False, "list it under `taints`"),
+    ],
+)
+def test_a_taint_that_the_stack_gave_is_taken_back_before_pods_need_it(
+    kubeconfig: Path, manager: str, taint_nodes: bool, fix: str
+) -> None:
+    tainted = node("one", {"slipway/pool": "a"}, [GPU_TAINT])
+    tainted["metadata"]["managedFields"] = [
+        {"manager": manager, "fieldsV1": {"f:spec": {"f:taints": {}}}},
+        {"manager": "kubelet", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]
+    pool = {f"{CPU}.selector": {"slipway/pool": "a"}, f"{CPU}.label_nodes": ["one"], f"{CPU}.taints": []}
+    problems = examined(kubeconfig, [tainted], {**pool, f"{CPU}.taint_nodes": taint_nodes})
+    assert [fix in problem.fix for problem in problems] == [True] * bool(fix)
+
+
 def test_nodes_that_may_not_be_listed_are_passed_over(kubeconfig: Path, warnings: list[str]) -> None:
     with serving(kubeconfig, [node()], refused=("/api/v1/nodes",)) as cluster:
         assert preflight_problems(settings(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}}).request) == []

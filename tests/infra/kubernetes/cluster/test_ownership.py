@@ -9,8 +9,9 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.output import UNKNOWN
 
+from slipway.infra.api_server import ApiServer
 from slipway.infra.kubernetes.cluster import ownership
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION, QUEUE_LABEL, instance
 from tests.support.recording import Recording, record
 from tests.support.servers.api_server import serving
 
@@ -193,3 +194,45 @@ def test_no_two_stacks_have_the_same_label() -> None:
     assert len(set(values)) == len(stacks)
     assert values[:2] == ["slipway.gcp-dev", "acme.slipway.gcp-dev"]
     assert all(len(value) <= 63 and value[-1].isalnum() for value in values)
+
+
+def queued(kubeconfig: str, *, held: bool, preview: bool = False) -> Recording:
+    """A Job in the queue ``q``; one that is ``held`` enters it once somebody lets it run."""
+    metadata = {"annotations": {QUEUE_ANNOTATION: "q"}} if held else {"labels": {QUEUE_LABEL: "q"}}
+
+    def program() -> None:
+        ownership.enforce("mine", preview=preview)
+        provider = k8s.Provider("here", kubeconfig=kubeconfig, upsert_existing_objects=True)
+        k8s.batch.v1.Job(
+            "train",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="train", namespace="mine", **metadata),
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+
+    return record(program, {}, preview=preview, run_hooks=True)
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize(
+    ("queue", "suspends", "refused"), [("q", True, ""), ("other", True, "LocalQueue `q`"), ("q", False, "Kueue")]
+)
+def test_a_job_that_would_not_wait_in_its_queue_is_not_created(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, queue: str, suspends: bool, refused: str, held: bool
+) -> None:
+    def find(_: ApiServer, version: str, kind: str, name: str, namespace: str = "") -> Any:
+        assert namespace == "mine"
+        return {} if (kind, name) == ("LocalQueue", queue) else None
+
+    tried: list[Any] = []
+    monkeypatch.setattr(ApiServer, "find", find)
+    monkeypatch.setattr(
+        ApiServer, "try_out", lambda _, job: tried.append(job) or {"spec": {"suspend": suspends or None}}
+    )
+    if not refused:
+        queued("{}", held=held)
+        assert tried[0]["metadata"]["labels"] == {QUEUE_LABEL: "q"}
+        return
+    with pytest.raises(Exception, match="is not created") as raised:
+        queued("{}", held=held)
+    assert refused in str(raised.value)
+    queued("{}", held=held, preview=True)

@@ -121,7 +121,7 @@ def test_all_pods_run_at_once_and_each_knows_its_rank(declared: Callable[..., Re
 def test_a_pod_that_was_taken_away_or_killed_is_tried_again_and_an_error_of_the_program_is_final(
     declared: Callable[..., Recording],
 ) -> None:
-    disrupted, codes = job(declared())["spec"]["podFailurePolicy"]["rules"]
+    disrupted, codes, *_ = job(declared())["spec"]["podFailurePolicy"]["rules"]
     assert disrupted["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert codes["action"] == "Ignore"
     # The container is named: the sidecar of a mount, which is ended after it, does not decide.

@@ -1,0 +1,18 @@
+"""What a podFailurePolicy says of a pod that failed, as the Job controller reads it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+
+def action_for(rules: Sequence[Mapping[str, Any]], conditions: Collection[str], codes: Sequence[int]) -> str:
+    """The action of the first rule that matches a pod with these conditions and exit codes of containers.
+
+    Containers that ended well are left out (pkg/controller/job/pod_failure_policy.go of Kubernetes 1.37).
+    """
+    for rule in rules:
+        if any(pattern["type"] in conditions for pattern in rule.get("onPodConditions", ())):
+            return rule["action"]
+        wanted = rule.get("onExitCodes")
+        if wanted and any((code in wanted["values"]) == (wanted["operator"] == "In") for code in codes if code):
+            return rule["action"]
+    return "Count"
