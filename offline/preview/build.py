@@ -376,7 +376,7 @@ def _add_cost(
     # Before and after on the same basis, whichever Jobs the update runs.
     times = options.measured(preview.stack)
     clocks = [job for side in filter(None, sides) for _, jobs in scheduled_jobs(side) for job in jobs]
-    scheduled = times if common_basis({"": times}, {"": clocks}) != "limit" else {}
+    scheduled = times if common_basis({"": times}, {"": clocks}) != "limit" else _none("")
     priced = cost(stack, today=options.today, jobs=jobs, measured=counted, scheduled=scheduled)
     quotas = _quotas(stack)
     values: dict[str, Any] = {"timeline": timeline(stack, times)}
