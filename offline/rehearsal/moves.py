@@ -30,7 +30,7 @@ from slipway.workloads.schedule.places.jobs import LAST, STATE, Ending, PlaceJob
 from slipway.workloads.schedule.places.kept import restore
 from slipway.workloads.schedule.places.move import Mover, newest_file, rules_of
 from slipway.workloads.schedule.places.orders import Feeds
-from slipway.workloads.schedule.places.policy import Rules, State, paid
+from slipway.workloads.schedule.places.policy import MARGIN, Rules, State, paid
 
 PAUSE = 0.1
 """Seconds between two looks of the mover."""
@@ -245,7 +245,12 @@ def move(plan: Mapping[str, Any], jobs: Sequence[HeldJob], stop: Stop, way: Way)
     held, places = {job.name: job for job in jobs}, read_places(plan)
     others = _other_clusters(places, store / way.orders)
     cluster = RehearsedJobs(NO_API, "", pause, places, held=held, stop=stop, others=others)
-    rules = replace(rules_of(plan), fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed)
+    # However short `next_after` is on the clock of the trace, a process here needs its second to be there.
+    asked = rules_of(plan)
+    next_after = max(asked.next_after, MARGIN * clock.speed)
+    rules = replace(
+        asked, next_after=next_after, fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed
+    )
     try:
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.
         limit = math.inf if capacity else plan["time_limit"]
