@@ -42,7 +42,8 @@ def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference
     """Every place where the values differ. Two unknown values count as equal."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         old, new = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-        for key in dict.fromkeys([*old, *new]):
+        # The order in which an SDK writes properties is not the same in every run.
+        for key in sorted({*old, *new}):
             yield from differences(old.get(key), new.get(key), (*path, key))
     elif isinstance(before, list) and isinstance(after, list):
         yield from _list_differences(cast("list[Any]", before), cast("list[Any]", after), path)

@@ -224,9 +224,9 @@ def test_other_changes_beside_a_move_are_listed() -> None:
     }
     (bundles, _) = rows(changes)
     assert [each.path for each in bundles.properties] == [
-        'data["work/use.py"]',
-        'data["work/old.py"]',
         'data["new/old.py"]',
+        'data["work/old.py"]',
+        'data["work/use.py"]',
     ]
 
 
