@@ -17,6 +17,7 @@ from slipway.infra.schema.problems import did_you_mean, key_of
 from slipway.infra.settings.model import Suppression
 from slipway.offline.evaluated.model import Finding, Suppressed
 from slipway.offline.policies import (
+    app_changes,
     budget,
     changes,
     jobs,
@@ -68,11 +69,11 @@ EVERYWHERE: Sequence[Policy] = (
 CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.POLICIES,
     *services.SERVICE_CHANGE_POLICIES,
-    *changes.APP_CHANGE_POLICIES,
+    *app_changes.APP_CHANGE_POLICIES,
     *retention.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
     *until.CHANGE_POLICIES,
-    *changes.OUTSIDE_FOLDER_POLICIES,
+    *app_changes.OUTSIDE_FOLDER_POLICIES,
 )
 """The policies about an update."""
 

@@ -8,7 +8,8 @@ from slipway.infra.review.contract import Harm, Severity, Violation
 from slipway.infra.review.stack import at, mapping
 from slipway.infra.schema.problems import key_of
 from slipway.infra.settings.pipelines import KEY
-from slipway.offline.policies.changes import SECTION, Change, ChangePolicy
+from slipway.offline.policies.app_changes import SECTION
+from slipway.offline.policies.changes import Change, ChangePolicy
 
 _KEYS = ("runs", "days")
 

@@ -35,7 +35,8 @@ from slipway.offline.evaluated.timeline import JobDuration, timeline
 from slipway.offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
 from slipway.offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
 from slipway.offline.evaluation.worker import where
-from slipway.offline.policies.changes import Change, find_uncompared
+from slipway.offline.policies.app_changes import find_uncompared
+from slipway.offline.policies.changes import Change
 from slipway.offline.policies.check import (
     check,
     check_change,

@@ -246,10 +246,10 @@ def move(plan: Mapping[str, Any], jobs: Sequence[HeldJob], stop: Stop, way: Way)
     others = _other_clusters(places, store / way.orders)
     cluster = RehearsedJobs(NO_API, "", pause, places, held=held, stop=stop, others=others)
     # However short `next_after` is on the clock of the trace, a process here needs its second to be there.
-    asked = rules_of(plan)
-    next_after = max(asked.next_after, MARGIN * clock.speed)
+    declared = rules_of(plan)
+    next_after = max(declared.next_after, MARGIN * clock.speed)
     rules = replace(
-        asked, next_after=next_after, fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed
+        declared, next_after=next_after, fresh=FRESH * clock.speed, start=clock.speed, interval=clock.speed
     )
     try:
         # How long a program takes on this machine says nothing of a time limit on the clock of the trace.

@@ -67,7 +67,7 @@ class Aws(Cloud):
         return doctor.probes(stack, request)
 
     def computed(self, function: str, args: Inputs, provider: Inputs) -> Inputs | None:
-        from slipway.infra.clouds.aws.functions import FUNCTIONS
+        from slipway.infra.clouds.aws.emulator import FUNCTIONS
 
         compute = FUNCTIONS.get(function)
         return compute(args, provider) if compute else None

@@ -10,7 +10,8 @@ from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import Resource, Stack
 from slipway.offline.evaluated.model import Finding
 from slipway.offline.evaluated.operations import compare_resources
-from slipway.offline.policies.changes import RELEASE, Change
+from slipway.offline.policies.app_changes import RELEASE
+from slipway.offline.policies.changes import Change
 from slipway.offline.policies.check import check_change
 from tests.support.reviewing import declared, declared_stack
 

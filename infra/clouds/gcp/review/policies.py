@@ -262,7 +262,7 @@ def _unmountable(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources.values():
         if resource.package != "kubernetes":
             continue
-        pod = next((found for path in TEMPLATES if (found := at(resource.properties, *path))), None)
+        pod = next((pod for path in TEMPLATES if (pod := at(resource.properties, *path))), None)
         spec = mapping(at(pod, "spec"))
         if DRIVER not in [at(volume, "csi", "driver") for volume in mappings(spec.get("volumes"))]:
             continue
@@ -291,8 +291,8 @@ def _unmountable(stack: Stack) -> Iterator[Violation]:
 def _clusters_of(resource: Resource, stack: Stack) -> list[Resource]:
     """The cluster of the stack that the resource's provider leads to; none where that is not known."""
     provider = stack.resources.get(resource.provider)
-    found = [cluster for cluster in stack.of_type(CLUSTER) if provider and cluster.urn in provider.needs]
-    return found if len(found) == 1 else []
+    clusters = [cluster for cluster in stack.of_type(CLUSTER) if provider and cluster.urn in provider.needs]
+    return clusters if len(clusters) == 1 else []
 
 
 def _mounts_buckets(cluster: Resource) -> bool:
