@@ -113,9 +113,9 @@ def lock(extras: Sequence[str], index: str = "", source: Path | str = "") -> tup
     ``index`` is the address of one that has this version, beside that of all other packages. ``source`` is what
     `installed_from` returns: a wheel is found in the project's folder `WHEELS`.
     """
-    asked = f"{DISTRIBUTION}[{','.join(extras)}]"
+    requirement = f"{DISTRIBUTION}[{','.join(extras)}]"
     address = source if isinstance(source, str) else ""
-    pin = f"{asked} @ {address}" if address else f"{asked}=={version()}"
+    pin = f"{requirement} @ {address}" if address else f"{requirement}=={version()}"
     # Without extras nobody could tell from the file which of its lines they asked for. A commit has no digest.
     options = [*FOR_ALL_PLATFORMS, "--no-strip-extras", *([] if address.startswith("git+") else [BY_DIGESTS])]
     words = [*options, "--no-header", "--constraints", str(TESTED), *(["--index", index] if index else [])]

@@ -66,7 +66,15 @@ def nodes_with(role: str, *, known: bool) -> list[Resource]:
     ]
 
 
+def mounting(**annotations: str) -> Resource:
+    volumes = [{"name": "data", "csi": {"driver": "gcsfuse.csi.storage.gke.io"}}]
+    spec = {"serviceAccountName": "reader", "volumes": volumes}
+    template = {"metadata": {"annotations": annotations}, "spec": spec}
+    return declared("kubernetes:batch/v1:Job", properties={"spec": {"template": template}})
+
+
 GCP: list[tuple[str, Resources, Resources]] = [
+    ("gcp-bucket-not-mounted", mounting(), mounting(**{"gke-gcsfuse/volumes": "true"})),
     ("gcp-public-bucket", bucket(publicAccessPrevention="inherited"), bucket()),
     ("gcp-public-bucket", declared("gcp:storage/bucket:Bucket"), bucket(publicAccessPrevention=UNKNOWN)),
     (

@@ -52,7 +52,7 @@ def test_a_preview_sees_the_nodes_that_a_rehearsal_places_pods_on(name: str) -> 
 
 def test_gke_pools_of_the_development_stack() -> None:
     pools = by_name(declared_stack("gcp-dev").pools)
-    assert list(pools) == [("dev", "cpu"), ("dev", "train"), ("dev", "predict")]
+    assert list(pools) == [("dev", "cpu"), ("dev", "predict"), ("dev", "train")]
     cpu, train = pools["dev", "cpu"], pools["dev", "train"]
     assert (cpu.min_nodes, cpu.max_nodes, cpu.spot, cpu.gpus, cpu.accelerator) == (1, 2, False, 0, None)
     assert (train.min_nodes, train.max_nodes, train.spot, train.gpus) == (0, 1, True, 1)

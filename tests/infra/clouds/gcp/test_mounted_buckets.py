@@ -38,5 +38,5 @@ def test_a_pod_with_a_bucket_has_what_cloud_storage_fuse_needs(
         Stack("s", evaluate(program, project="p", stack="s", config={}, preview=True).resources), [REVIEW]
     )
     [policy] = [policy for policy in REVIEW.policies if policy.id == "gcp-bucket-not-mounted"]
-    said = " ".join(each.reason for each in policy.check(stack))
+    said = " ".join(violation.reason for violation in policy.check(stack))
     assert {word for word in ("annotation", "account", "driver") if word in said} == lacks

@@ -546,6 +546,7 @@ def test_where_nothing_keeps_a_process_to_loopback_it_is_told(tmp_path: Path, re
     path = str(Path(launch.__file__))
     sink, binds = os.open(os.devnull, os.O_WRONLY), loopback.descriptor
     specification = {"reaper": sink, "nice": 0, "cpus": "", "writable": None, "binds": binds, "box": None}
+    specification["parent"] = os.getpid()
     words = [sys.executable, "-c", launcher + "runpy.run_path(sys.argv[0], run_name='__main__')", path]
     process = subprocess.Popen(
         [*words, json.dumps(specification), "true"],

@@ -27,6 +27,7 @@ def run_boxed(box: Box, folder: Path, *command: str) -> subprocess.CompletedProc
     """Runs a command in a box, with ``folder`` as its current directory."""
     with Path(os.devnull).open("w") as sink:
         values = {"reaper": sink.fileno(), "nice": 0, "cpus": [], "binds": None, "writable": [str(folder)]}
+        values["parent"] = os.getpid()
         specification = json.dumps({**values, "box": box.specification()})
         words = [sys.executable, "-I", "-S", str(Path(launch.__file__)), specification, *command]
         return subprocess.run(

@@ -110,7 +110,8 @@ def run_pod(made: Recording, job: str, folder: Path, store: Path) -> list[str]:
         box = Box(folder / "root", tmp, [Path(sys.prefix), Path(sys.base_prefix)], others, required=True)
         sink = os.open(os.devnull, os.O_WRONLY)
         specification = {
-            **{"reaper": sink, "nice": 0, "cpus": [], "binds": None, "writable": [str(tmp)]},
+            **{"reaper": sink, "parent": os.getpid(), "nice": 0, "cpus": []},
+            **{"binds": None, "writable": [str(tmp)]},
             "box": box.specification(),
         }
         words = [expand(word, {}) for word in (*container["command"], *container["args"])]
