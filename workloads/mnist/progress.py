@@ -1,4 +1,5 @@
-"""What happens after each epoch of a training: one line in the log, TensorBoard's scalars, a checkpoint."""
+"""What happens after each epoch of a training: one line in the log, TensorBoard's scalars, a checkpoint; after
+the first, the graph of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,7 @@ class Progress(keras.callbacks.Callback):
         save_checkpoint(self.model, self._checkpoints, epoch + 1, self.run, self.history)
         if self._events is None:
             self._events = EventWriter(self._logs)
+            self._events.write_graph(self.model)
         self._events.write(
             epoch,
             {
@@ -174,13 +177,14 @@ def _newest_first(directory: Path) -> list[Path]:
     return [path for _, path in sorted(checkpoints, key=lambda item: (item[0], item[1].name), reverse=True)]
 
 
-# Event files for TensorBoard: the scalars of each epoch. `tf.summary.scalar` and Keras' TensorBoard callback need
-# the package tensorboard, which TensorFlow 2.21 no longer brings along; the writer below them is TensorFlow's own.
+# Event files for TensorBoard: the scalars of each epoch and the graph of the model. `tf.summary.scalar` and Keras'
+# TensorBoard callback need the package tensorboard, which TensorFlow 2.21 no longer brings along; the writer below
+# them is TensorFlow's own.
 # View them anywhere with `tensorboard --logdir DIR`.
 
 
 class EventWriter:
-    """Appends scalars to a new event file in each of `directory`/train and `directory`/validation."""
+    """Appends to a new event file in each of `directory`/train and `directory`/validation."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -197,17 +201,32 @@ class EventWriter:
         metadata = tf.compat.v1.SummaryMetadata(
             plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
         )
-        try:
+        with self._errors():
             for name, values in scalars.items():
                 writer = self._writers[name]
                 with writer.as_default(step=epoch):
                     for tag, value in values.items():
                         tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)
                 writer.flush()
+
+    def write_graph(self, model: keras.Model) -> None:
+        """Add the operations by which `model` predicts, a group for each layer.
+
+        Raises:
+            StoreError: the directory cannot be written.
+        """
+        images = [tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for tensor in model.inputs]
+        predict = tf.function(lambda *images: model(*images, training=False)).get_concrete_function(*images)
+        with self._errors(), self._writers["train"].as_default(step=0):
+            tf.summary.graph(predict.graph)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
         except tf.errors.OpError as error:
-            raise StoreError(
-                f"{self._directory}: TensorBoard's events cannot be written: {error.message}"
-            ) from error
+            message = f"{self._directory}: TensorBoard's events cannot be written: {error.message}"
+            raise StoreError(message) from error
 
     def close(self) -> None:
         """Close both files."""

@@ -95,6 +95,7 @@ def test_the_result_is_whole_and_complete(training: tuple[Path, str], data: Path
         events = list((folder / "logs" / part).glob("events.out.tfevents.*"))
         assert len(events) == 1
         assert events[0].read_bytes().count(b"epoch_accuracy") == 12
+        assert (b"conv2d" in events[0].read_bytes()) == (part == "train")
 
 
 @pytest.mark.slow

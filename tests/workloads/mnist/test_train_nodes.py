@@ -69,6 +69,7 @@ def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
     for part in ("train", "validation"):
         events = list((out / "logs" / part).iterdir())
         assert [event.read_bytes().count(b"epoch_accuracy") for event in events] == [3]
+        assert (b"conv2d" in events[0].read_bytes()) == (part == "train")
     output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read",
                  loaded=True)  # fmt: skip
     assert output.count("is the number") == 10
