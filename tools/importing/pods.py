@@ -1,275 +1,286 @@
-"""The pods of a training: its roles, how many pods each has, and where a manifest has their spec."""
+"""From the pods of a training to a step of a ``pipeline.yaml``: its program, resources, mounts and nodes."""
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+import json
+import posixpath
+import re
+from dataclasses import fields
+from typing import Any
 
-from slipway.infra.review.stack import at, items, mapping, mappings
-from slipway.tools.importing.document import Document, Place, refusal, value_at
-from slipway.tools.importing.kinds import (
-    CRON_JOB,
-    JOB,
-    JOB_SET,
-    RUNTIMES,
-    TRAIN_JOB,
-    VOLCANO,
-    Kind,
-    is_volcano,
-    kind_of,
-    policies,
-)
+from slipway.infra.pipelines.contract import literal
+from slipway.infra.pipelines.images import TAGS
+from slipway.infra.platform import GPU_RESOURCE
+from slipway.infra.review.stack import items, mapping, mappings
+from slipway.infra.schema.names import REFERENCE, spell
+from slipway.infra.schema.quantities import cpu_millicores, size_in_bytes
+from slipway.infra.schema.secret_values import looks_like
+from slipway.tools.importing.manifest import Findings, Place, Role, Training, data, pattern
+from slipway.tools.importing.program import ADDRESS, LATER, RANK, Pod, Reader, data_of, quoted
 
-ROLES: Mapping[str, str] = {
-    "chief": "chief",
-    "master": "chief",
-    "worker": "worker",
-    "ps": "ps",
-    "evaluator": "evaluator",
-}
-"""The role of a replica type in lower case: TFJob takes `PS`, `Ps` and `ps` alike (kubeflow/training-operator,
-pkg/apis/kubeflow.org/v1/tensorflow_defaults.go, 1.9)."""
+STEP, PORT = "train", 2222
+"""The name of the step that a training becomes, and the port of a step that names none."""
 
-ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""The label of the replicated Job of a runtime that trains (kubeflow/trainer, pkg/constants, August 2026)."""
-
-JOBS: Mapping[str, Place] = {JOB: ("spec",), CRON_JOB: ("spec", "jobTemplate", "spec")}
-
-REPLICATED: Mapping[str, Place] = {JOB_SET: ("spec", "replicatedJobs")} | dict.fromkeys(
-    RUNTIMES, ("spec", "template", "spec", "replicatedJobs")
-)
-"""Where the kinds that have several Jobs have them."""
+AMOUNTS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral_storage", GPU_RESOURCE: "gpus"}
 
 
-@dataclass(frozen=True)
-class Replica:
-    """The pods of one role: ``count`` of them, whose spec is at ``spec`` in ``document``.
+class Conversion:
+    """Makes steps of a training. ``files`` are those of ConfigMaps, by their paths in the pipeline's folder."""
 
-    ``host`` is the name of each pod up to its index; ``variables`` are what its runtime sets for the program.
-    """
+    def __init__(self, training: Training, findings: Findings) -> None:
+        self.training, self.findings, self.files = training, findings, dict[str, str]()
+        self._stored: dict[str, Any] = {}
+        first, *others = training.roles
+        mode = first.source.look(*training.job, "completionMode") if training.job else None
+        mode = mode or ("Indexed" if training.kind in {"JobSet", "TrainJob"} else training.kind)
+        # By whose variables the pods find one another: a section of `told` in the data file, if any.
+        self.policy = "torch" if "torch" in mapping(first.source.look("spec", "mlPolicy")) else str(mode)
+        self.pod = self._pod(first, findings)
+        for role in others:
+            other = self._pod(role, Findings(findings.problems, secrets=findings.secrets))
+            for part in (part.name for part in fields(Pod)):
+                if getattr(other, part) != getattr(self.pod, part):
+                    words = {"what": part.replace("_", " "), "role": role.name, "first": first.name}
+                    findings.add("roles-differ", role.spec[:-2], **words)
 
-    role: str
-    count: int | str
-    document: Document
-    spec: Place
-    host: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    def steps(self, *, has_code: bool) -> dict[str, Any]:
+        """The steps; ``has_code`` says whether the program's folder comes with the manifest."""
+        self._require_together(self.training.roles[0])
+        step = self._step(has_code=has_code)
+        self._name_rest()
+        folders = sorted({path.partition("/")[0] for path in self.files})
+        return {**{name: {"run": ["cp", "-rL", ".", "{output}"], "code": name} for name in folders}, STEP: step}
 
+    def _require_together(self, role: Role) -> None:
+        """Refuses pods of which each may do a piece of the work."""
+        pod, at = self.pod, (*self.training.job, "completions")
+        variables = (f"{name}={value}" for name, value in {**pod.environment, **pod.exports}.items())
+        texts = " ".join([*pod.words, *variables])
+        # What the manifest has as the step has it is in neither.
+        apart = {"MASTER_ADDR", "PET_MASTER_ADDR", "JAX_COORDINATOR_ADDRESS"} <= {*pod.unset, *pod.exports}
+        apart &= not (role.source.look(*role.spec, "subdomain") or pattern("together").search(texts))
+        if not role.count:
+            self.findings.add("pieces", at, role.source.look(*at))
+        elif self.policy == "Indexed" and role.count > 1 and apart and ADDRESS not in texts:
+            self.findings.add("pieces-or-training", at, role.count, count=role.count)
 
-def replicas(
-    kind: Kind, documents: Sequence[Document], runtimes: Sequence[Document], path: Path
-) -> Iterator[Replica]:
-    """The roles in the order of their ranks: the chief first, since it publishes. Raises RefusedError."""
-    made: dict[str, Replica] = {}
-    for document in documents:
-        for replica in _of(kind, document, runtimes, path):
-            if replica.role in made:
-                raise refusal(str(path), f"it has the role `{replica.role}` twice", "leave one of them")
-            made[replica.role] = replica
-    if not made:
-        raise refusal(str(path), f"the {kind.kind} has no {kind.roles or 'pods'}", "add the roles and their pods")
-    yield from (made[role] for role in ("chief", "worker", "ps", "evaluator") if role in made)
+    def _pod(self, role: Role, findings: Findings) -> Pod:
+        source, known = role.source, data("read")[self.training.kind]
+        names = [str(container.get("name")) for container in mappings(source.look(*role.spec, "containers"))]
+        if len(names) != 1:
+            findings.add("containers", (*role.spec, "containers"), names=", ".join(names) or "none")
+        main = known.get("container")
+        place = (*role.spec, "containers", names.index(main) if main in names else 0)
+        _, image, folder = source.take_keys(place, "name", "image", "workingDir")
+        pod = Pod(image=_image(place, str(image or ""), findings), starts_in=str(folder or ""))
+        pod.resources = _resources(role, place, findings)
+        pod.port = known.get("port", 0)
+        for index, port in enumerate(mappings(source.look(*place, "ports"))):
+            if port.get("name") == known.get("port_name", ""):
+                pod.port = source.take(*place, "ports", index)["containerPort"]
+        told = self._told(role, pod)
+        Reader(self.training, role, place, pod, findings).read(told)
+        port = told.get("PET_MASTER_PORT") or pod.environment.get("MASTER_PORT", "")
+        pod.port = pod.port or (int(port) if port.isdecimal() else 0)
+        self._take_variables(pod, told)
+        for index, _ in enumerate(items(source.look(*place, "volumeMounts"))):
+            self._mount(role, (*place, "volumeMounts", index), pod, findings)
+        for key in ("nodeSelector", "tolerations", "affinity"):
+            if value := source.look(*role.spec, key) and source.take(*role.spec, key):
+                findings.add("pool.nodes", (*role.spec, key), labels=json.dumps(value))
+        return pod
 
+    def _told(self, role: Role, pod: Pod) -> dict[str, str]:
+        """What the controller of the training's kind sets."""
+        first, policy, count, port = self.training.objects[0], self.policy, self.training.count, pod.port
+        gpus, processes = int(pod.resources.get("gpus", 0)), str(first.take("spec", "nprocPerNode") or "auto")
+        if policy == "torch":
+            of_runtime = mapping(role.source.take("spec", "mlPolicy", "torch")).get("numProcPerNode")
+            processes = str(first.take("spec", "trainer", "numProcPerNode") or of_runtime or "auto")
+            cores = cpu_millicores(str(pod.resources.get("cpu", "0"))) // 1000
+            processes, port = max(1, cores) if processes == "auto" and not gpus else processes, 29400
+        world = count * int(processes) if policy == "PyTorchJob" and str(processes).isdecimal() else count
+        processes = gpus if gpus and processes in {"auto", "gpu"} else processes
+        rank, address = (RANK, ADDRESS) if count > 1 else ("0", "localhost")
+        policy = "" if (policy, count) == ("TFJob", 1) else policy
+        return _told(policy, rank=rank, address=address, count=count, port=port, processes=processes, world=world)
 
-def _of(kind: Kind, document: Document, runtimes: Sequence[Document], path: Path) -> Iterator[Replica]:
-    name = str(at(document.content, "metadata", "name") or "")
-    if kind.roles:
-        yield from _of_roles(kind, document, name, path)
-    elif kind.kind == TRAIN_JOB:
-        yield _of_train_job(document, name, runtimes, path)
-    elif kind.kind == JOB_SET:
-        yield _of_job_set(document, name, path)
-    elif kind.group == VOLCANO:
-        yield from _of_tasks(document, name, path)
-    else:
-        place = JOBS[kind.kind]
-        yield Replica("worker", _pods(document, place), document, (*place, "template", "spec"), f"{name}-")
-
-
-def _processes(document: Document, *place: str) -> Mapping[str, str]:
-    """What torchrun takes for its ``--nproc-per-node``; empty where the manifest does not say it."""
-    number = document.get(*place)
-    return {} if number is None else {"PET_NPROC_PER_NODE": str(number)}
-
-
-def _of_roles(kind: Kind, document: Document, name: str, path: Path) -> Iterator[Replica]:
-    variables = _processes(document, "spec", "nprocPerNode")
-    for title, settings in mapping(at(document.content, "spec", kind.roles)).items():
-        role = ROLES.get(str(title).lower())
-        if role is None:
-            raise refusal(
-                str(path), f"`{title}` is no role of a {kind.kind}", "write Chief, Worker, PS, Evaluator"
-            )
-        place = ("spec", kind.roles, str(title))
-        count = _number(mapping(settings).get("replicas"))
-        if count != 0:
-            document.get(*place, "replicas")
-            spec = (*place, "template", "spec")
-            yield Replica(role, count, document, spec, f"{name}-{str(title).lower()}-", variables)
-
-
-def _of_job_set(document: Document, name: str, path: Path) -> Replica:
-    """The pods of the only replicated Job. JobSet makes its Job Indexed (pkg/webhooks/jobset_webhook.go)."""
-    jobs = _jobs(document)
-    if len(jobs) != 1 or _number(jobs[0].get("replicas")) != 1:
-        listed = ", ".join(f"{job.get('name')} x {_number(job.get('replicas'))}" for job in jobs) or "none"
-        reason = f"it has the replicated Jobs {listed}; a step is one Job, whose pods have one index each"
-        fix = (
-            "write one replicated Job with `replicas: 1` and as many `parallelism` and `completions` as all have "
-            "pods; or import the Job of each as a step of its own, with `after` (docs/pipeline.md)"
+    def _take_variables(self, pod: Pod, told: dict[str, str]) -> None:
+        """Gives the program what its controller ``told`` it, where the step does not."""
+        count, processes = self.training.count, max(1, int(pod.resources.get("gpus", 0)))
+        of_step = _told(
+            "step", rank=RANK, address=ADDRESS, count=count, port=pod.port or PORT, processes=processes
         )
-        raise refusal(str(path), reason, fix)
-    place = (*REPLICATED[JOB_SET], 0)
-    _ = document.get(*place, "name"), document.get(*place, "replicas")
-    job = (*place, "template", "spec")
-    host = f"{name}-{jobs[0].get('name')}-0-"
-    return Replica("worker", _pods(document, job), document, (*job, "template", "spec"), host)
+        for name, value in {**pod.environment, **pod.exports, **told}.items():
+            pod.environment.pop(name, None)
+            pod.exports.pop(name, None)
+            if (count == 1 or name not in of_step) and value != f"\0{name}\0":
+                (pod.exports if LATER.search(value) else pod.environment)[name] = value
+            elif of_step.pop(name, value) != value:
+                pod.exports[name] = value
+        pod.unset = sorted(of_step) if count > 1 else []
+
+    def _mount(self, role: Role, here: Place, pod: Pod, findings: Findings) -> None:
+        """A folder that the program finds at a path of its own."""
+        take, look = role.source.take_keys, role.source.look
+        name, path, below, reads, varies = take(here, "name", "mountPath", "subPath", "readOnly", "subPathExpr")
+        volumes = [mapping(volume).get("name") for volume in items(look(*role.spec, "volumes"))]
+        if varies or name not in volumes or not path:
+            return findings.add("mount", here, path)
+        at, path = (*role.spec, "volumes", volumes.index(name)), posixpath.normpath(str(path))
+        take(at, "name")
+        kind = next((key for key in mapping(look(*at)) if key != "name"), "emptyDir")
+        where, volume, said, words = (*at, kind), mapping(look(*at, kind)), "", {"path": path}
+        if path == "/dev/shm" and (kind == "emptyDir" or volume.get("path") == path):
+            # It is no larger than the memory of the pod, and as large without a size (Kubernetes 1.32,
+            # SizeMemoryBackedVolumes).
+            sizes = take(where, "sizeLimit", "medium", "path")[0], pod.resources.get("memory")
+            if size := min(map(str, filter(None, sizes)), key=size_in_bytes, default=None):
+                pod.resources["shm"] = size
+            return None
+        if kind in {"emptyDir", "ephemeral"}:
+            size, _ = take(where, "sizeLimit", "medium")
+            least = str(pod.resources.get("ephemeral_storage", "0"))
+            if size and _is_amount("", size):
+                pod.resources["ephemeral_storage"] = max(least, str(size), key=size_in_bytes)
+            pod.mounts |= {} if path == "/tmp" else {path: f"{{scratch}}/{_joined(name, below)}"}
+            said = "own-folder" if path == "/tmp" else "scratch"
+        elif kind == "configMap" and not below:
+            words["step"] = self._copy(role, where, findings)
+            pod.mounts[path], said = f"{{{words['step']}}}", "copied"
+        elif kind in {"persistentVolumeClaim", "nfs"} or pattern("folders").search(str(volume.get("driver"))):
+            role.source.take(*where)
+            bucket = mapping(volume.get("volumeAttributes")).get("bucketName")
+            root = _joined(volume.get("claimName") or bucket or name)
+            folder = f"{{store}}/{_joined(root, below)}"
+            if self._stored.setdefault(root, volume) != volume:
+                findings.add("same-folder", here, path)
+            writes = not (reads or volume.get("readOnly"))
+            pod.mounts[path] = {"folder": folder, "write": True} if writes else folder
+            said, words["folder"] = "stored-and-written" if writes else "stored", folder
+        else:
+            role.source.take(*where)
+            return findings.add(f"volumes.{kind if kind in data('volumes') else 'other'}", here, path)
+        return findings.add(f"changed.{said}", here, **words)
+
+    def _copy(self, role: Role, where: Place, findings: Findings) -> str:
+        """The step that copies the files of a ConfigMap, which the program then has at their path."""
+        name, _, chosen, _ = role.source.take_keys(where, "name", "defaultMode", "items", "optional")
+        texts, step = data_of(self.training.beside, "ConfigMap", str(name)), spell(30, "files", str(name))
+        paths = {str(item.get("key")): str(item.get("path")) for item in mappings(chosen)}
+        paths = paths or {key: key for key in texts or ()}
+        if texts is None or not texts.keys() >= paths.keys():
+            findings.add("not-in-file", where, name)
+            return step
+        for key, path in paths.items():
+            self.files[f"{step}/{posixpath.normpath(path)}"] = texts[key]
+            if what := looks_like(texts[key]):
+                findings.add("secret", (*where, key), what=what)
+        return step
+
+    def _step(self, *, has_code: bool) -> dict[str, Any]:
+        training, pod, findings = self.training, self.pod, self.findings
+        start, folder = "", posixpath.normpath(pod.starts_in or "/")
+        wraps = list[str]()
+        if pod.exports:
+            wraps += ["export " + " ".join(f"{name}={quoted(value)}" for name, value in pod.exports.items())]
+        if has_code:
+            findings.add("changed.starts-in-code", ("workingDir",), pod.starts_in or None)
+        elif pod.starts_in:
+            wraps += ['mkdir -p "$0" && cd "$0"']
+        else:
+            start = "{scratch}/start"
+            findings.add("changed.starts-empty", ("workingDir",))
+        words, later = pod.words, any(map(LATER.search, pod.words))
+        run = ["exec", *(["env", *(f"-u {name}" for name in pod.unset)] if pod.unset else [])]
+        run += map(quoted, words) if later else ['"$@"']
+        if wraps or pod.unset or later:
+            words = ["sh", "-c", " && ".join([*wraps, " ".join(run)]), folder, *([] if later else words)]
+            findings.add("changed.wrapped")
+        nodes: dict[str, Any] = {"count": training.count}
+        if training.kind == "TFJob" and [role.name for role in training.roles] != ["worker"]:
+            nodes["roles"] = {role.name: role.count for role in training.roles}
+        nodes |= {"port": pod.port} if pod.port not in {0, PORT} else {}
+        places = [("spec", "runPolicy"), training.job or ("spec",)]
+        limits = [item.take(*place, "activeDeadlineSeconds") for item in training.objects for place in places]
+        limit = next((f"{seconds}s" for seconds in limits if seconds is not None), None)
+        _ = findings.add("changed.no-deadline", ("activeDeadlineSeconds",)) if limit is None else None
+        findings.add("changed.user")
+        step: dict[str, Any] = {
+            "run": list(map(literal, words)),
+            "directory": start,
+            "environment": {name: literal(value) for name, value in pod.environment.items()},
+            "secrets": pod.secrets,
+            "image": pod.image,
+            "mounts": pod.mounts,
+            "resources": pod.resources,
+            "nodes": (nodes if len(nodes) > 1 else training.count) if training.count > 1 else None,
+            "time_limit": limit,
+        }
+        return {key: value for key, value in step.items() if value}
+
+    def _name_rest(self) -> None:
+        """Says of every field that was not carried over what takes its place, or why it cannot be left out."""
+        if self.training.kind == "CronJob":
+            cron, zone = self.training.objects[0].take_keys(("spec",), "schedule", "timeZone")
+            self.findings.add("changed.schedule", cron=json.dumps(cron), zone=zone or "of the cluster")
+        for item in self.training.objects:
+            for place, value in item.rest():
+                said = next((key for key in reversed(place) if key in data("lost")), "field")
+                keys = [*place, *re.findall(r'"(\w+)": ', json.dumps(value, default=str))]
+                wrong: set[str] = set() if {"metadata", "status"} & {*keys} else data("fields").keys() & {*keys}
+                empty = value in (None, []) or (value == {} and not wrong)
+                name = "lost.empty" if empty else f"fields.{min(wrong)}" if wrong else f"lost.{said}"
+                self.findings.add(name, place, value)
+        for item in self.training.beside:
+            if rest := ", ".join(str(place[0]) for place, _ in item.rest()):
+                self.findings.add("lost.beside", (), f"{item.kind.partition(' ')[0]} {item.name} ({rest})")
 
 
-def _of_tasks(document: Document, name: str, path: Path) -> Iterator[Replica]:
-    """The pods of the tasks of Volcano's Job: one of any name, or several whose names are roles."""
-    tasks = mappings(at(document.content, "spec", "tasks"))
-    plugins = list(mapping(at(document.content, "spec", "plugins")))
-    if strange := [plugin for plugin in plugins if plugin not in policies()]:
-        reason = f"its pods find one another by the plugin `{strange[0]}`, which a step has not"
-        fix = "start the program by the framework's own means: `torchrun`, `jax.distributed` (docs/distributed.md)"
-        raise refusal(str(path), reason, fix)
-    variables = {key: text for plugin in plugins for key, text in policies()[plugin].items()}
-    document.get("spec", "plugins", "env")
-    for index, task in enumerate(tasks):
-        title = str(task.get("name") or "")
-        role = "worker" if len(tasks) == 1 else ROLES.get(title.lower())
-        if role is None:
-            listed = ", ".join(str(task.get("name")) for task in tasks)
-            reason = f"its tasks are {listed}, and `{title}` is no role of a training"
-            fix = "call them master, worker, ps, evaluator where they are that; else make each a step of its own"
-            raise refusal(str(path), reason, fix)
-        place = ("spec", "tasks", index)
-        if (count := _number(task.get("replicas"))) != 0:
-            _ = document.get(*place, "name"), document.get(*place, "replicas")
-            spec = (*place, "template", "spec")
-            yield Replica(role, count, document, spec, f"{name}-{title}-", variables)
+def _told(policy: str, **values: object) -> dict[str, str]:
+    """The variables that the section of the data file has for ``policy``, with ``values``."""
+    return {name: text.format(**values) for name, text in data("told").get(policy, {}).items()}
 
 
-def _of_train_job(document: Document, name: str, runtimes: Sequence[Document], path: Path) -> Replica:
-    """The pods of the runtime that a TrainJob names, with what the TrainJob says of them."""
-    reference = mapping(document.get("spec", "runtimeRef"))
-    kind, title = reference.get("kind") or RUNTIMES[0], reference.get("name")
-    runtime = next(
-        (
-            candidate
-            for candidate in runtimes
-            if (candidate.content.get("kind"), at(candidate.content, "metadata", "name")) == (kind, title)
-        ),
-        None,
-    )
-    if runtime is None:
-        reason = f"its pods are those of the {kind} {title}, which is not in {path.name}"
-        show = f"`kubectl get {str(kind).lower()} {title} -o yaml`"
-        raise refusal(str(path), reason, f"append what {show} prints to the file, after a line `---`")
-    policy = mapping(at(runtime.content, "spec", "mlPolicy"))
-    ways = [key for key in policy if key != "numNodes"]
-    if strange := [way for way in ways if way not in policies()]:
-        reason = f"the runtime {title} starts the program by {strange[0]}, which pods of a step do not have"
-        fix = "take a runtime with `torch`, `jax` or `xgboost`, and start the program by the framework's own means"
-        raise refusal(str(path), reason, fix)
-    merged = Document(runtime.file, copy.deepcopy(dict(runtime.content)), origin=runtime)
-    merged.read_identity()
-    merged.get("spec", "mlPolicy")
-    place = _trainer(merged, path)
-    job = (*place, "template", "spec")
-    spec = (*job, "template", "spec")
-    _ = merged.get(*place, "name"), merged.get(*place, "template", "metadata", "labels", ANCESTOR)
-    _override(document, value_at(merged.content, spec))
-    count = document.get("spec", "trainer", "numNodes") or policy.get("numNodes")
-    variables = {key: text for way in ways for key, text in policies()[way].items()}
-    if "torch" in ways:
-        variables |= _processes(document, "spec", "trainer", "numProcPerNode")
-    return Replica("worker", _number(count), merged, spec, f"{name}-{_title(merged, place)}-0-", variables)
+def _image(place: Place, image: str, findings: Findings) -> str:
+    """The image by digest; empty for TensorFlow's official ones, which a step runs in by itself."""
+    name, _, tag = image.removeprefix("docker.io/").partition(":")
+    official, _, version = TAGS[0].partition(":")
+    if REFERENCE.fullmatch(image):
+        findings.add("changed.image", (*place, "image"))
+        return image
+    is_official = name == official and (tag in {"", "latest", "latest-gpu"} or f"{name}:{tag}" in TAGS)
+    said = "changed.tensorflow-image" if is_official else "image-by-tag"
+    findings.add(said, (*place, "image"), image or None, image=image, version=version)
+    return ""
 
 
-def _trainer(runtime: Document, path: Path) -> Place:
-    """The place of the replicated Job that trains."""
-    place = REPLICATED[RUNTIMES[0]]
-    jobs = _jobs(runtime)
-    trainers = [
-        index
-        for index, job in enumerate(jobs)
-        if mapping(at(job, "template", "metadata", "labels")).get(ANCESTOR) == "trainer"
-    ]
-    if len(trainers) != 1:
-        raise refusal(str(path), f"no replicated Job of its runtime has `{ANCESTOR}: trainer`", "add the label")
-    return (*place, trainers[0])
+def _resources(role: Role, place: Place, findings: Findings) -> dict[str, Any]:
+    """What the container asks for: of CPU the request, of all else the limit, which a step asks for, too."""
+    at, resources = (*place, "resources"), dict[str, Any]()
+    limits, requests = (mapping(role.source.look(*at, kind)) for kind in ("limits", "requests"))
+    for name in {**limits, **requests}:
+        _ = role.source.take_keys((*at, "limits"), name), role.source.take_keys((*at, "requests"), name)
+        kind = "requests" if name not in limits or (name == "cpu" and name in requests) else "limits"
+        where, key, amount = (*at, kind, name), AMOUNTS.get(name), role.source.look(*at, kind, name)
+        if pattern("network").fullmatch(name):
+            findings.add("lost.network-device", where, amount)
+        elif not key or not _is_amount(name, amount):
+            findings.add("amount" if key else "resource", where, amount)
+        elif str(amount) != "0":
+            resources[key] = int(amount) if key == "gpus" else str(amount)
+    if limits != requests:
+        findings.add("changed.resources", at)
+    if "memory" not in resources:
+        findings.add("changed.no-memory", at)
+    return resources
 
 
-def _jobs(document: Document) -> Sequence[Mapping[str, Any]]:
-    """The replicated Jobs of a JobSet or of a training runtime."""
-    place = REPLICATED[str(document.content.get("kind"))]
-    return mappings(value_at(document.content, place[:-1]).get(str(place[-1])))
+def _is_amount(name: str, amount: object) -> bool:
+    try:
+        return {"cpu": cpu_millicores, GPU_RESOURCE: int}.get(name, size_in_bytes)(str(amount)) >= 0
+    except ValueError:
+        return False
 
 
-def _title(runtime: Document, place: Place) -> str:
-    return str(value_at(runtime.content, place).get("name"))
-
-
-def _override(document: Document, pod: Mapping[str, Any]) -> None:
-    """Writes what a TrainJob says of the program into the container ``node`` of ``pod``."""
-    containers = cast("list[dict[str, Any]]", pod.get("containers") or [])
-    container = next((item for item in containers if item.get("name") == "node"), None)
-    if container is None:
-        return
-    for key in ("image", "command", "args", "resourcesPerNode"):
-        if (value := document.get("spec", "trainer", key)) is not None:
-            container["resources" if key == "resourcesPerNode" else key] = value
-    variables = {variable.get("name"): variable for variable in mappings(container.get("env"))}
-    variables |= {variable.get("name"): variable for variable in mappings(document.get("spec", "trainer", "env"))}
-    if variables:
-        container["env"] = list(variables.values())
-
-
-def _number(count: Any) -> int | str:
-    """A number of pods: 1 where none is written; a text where a template left it open."""
-    if isinstance(count, str) and count.isdecimal():
-        # A template wrote it in quotes.
-        return int(count)
-    return 1 if count is None else count
-
-
-def job_place(content: Mapping[str, Any]) -> Place | None:
-    """Where an object has the spec of its only Job; None where it has none of ``batch/v1``."""
-    kind = str(content.get("kind"))
-    if kind == JOB_SET:
-        return (*REPLICATED[kind], 0, "template", "spec")
-    return None if is_volcano(content) else JOBS.get(kind)
-
-
-def job_spec(content: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-    """The spec of the Job at ``place``, with what JobSet sets where nothing is written."""
-    default = {"completionMode": "Indexed"} if content.get("kind") == JOB_SET else {}
-    return {**default, **value_at(content, place)}
-
-
-def _pods(document: Document, place: Place) -> int | str:
-    """The pods of a Job that work together: all of them, where it is Indexed and they run at once."""
-    spec = job_spec(document.content, place)
-    if not together(spec):
-        return 1
-    for key in ("completions", "parallelism", "completionMode"):
-        document.get(*place, key)
-    return spec.get("completions", 1)
-
-
-def together(spec: Mapping[str, Any]) -> bool:
-    """Whether the pods of a Job with this spec are one training: one pod, or all at once, each with its index."""
-    completions, parallelism = spec.get("completions", 1), spec.get("parallelism", 1)
-    return completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed")
-
-
-def program_container(replica: Replica) -> tuple[Place, Mapping[str, Any]]:
-    """The container that runs the role's program, and its place; an empty one where the pod has none."""
-    containers = [*map(mapping, items(value_at(replica.document.content, replica.spec).get("containers")))]
-    kind = kind_of(replica.document.content)
-    main = kind.container if kind else "node"
-    index = next((i for i, container in enumerate(containers) if container.get("name") == main), 0)
-    return (*replica.spec, "containers", index), containers[index] if containers else {}
+def _joined(*parts: object) -> str:
+    """A path of names, of which those that a template left open keep their words."""
+    return "/".join(filter(None, (re.sub(r"[^\w./-]+", "", str(part or "")).strip("/") for part in parts)))

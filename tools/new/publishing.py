@@ -43,7 +43,8 @@ def main(folder: Annotated[Path, typer.Argument(help="Where the built package is
         # (`extractZipFile` in pkg/cmd/pulumi/templates/zip.go of pulumi/pulumi 3.260, read 2026-11-26).
         for name, text in sorted({**contents, **folders}.items()):
             archive.writestr(zipfile.ZipInfo(name, BEGINNING), text, zipfile.ZIP_DEFLATED)
-    [wheel] = [path for path in packages if path.suffix == ".whl"]
+    # An earlier build of another version may lie beside it.
+    wheel = max((path for path in packages if path.suffix == ".whl"), key=lambda path: path.stat().st_mtime)
     print(
         f"Built {wheel}",
         f"Install it: pip install '{wheel.resolve()}[rehearse]', then: slipway new acme",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+import yaml
 from rich.text import Text
 
 from slipway.infra.commands import command, option, page
@@ -37,6 +38,27 @@ class Draft:
     target: Path
     files: Mapping[str, str | Path] | str
     said: Sequence[str]
+
+
+WIDTH = 110
+"""Characters of a line that is written."""
+
+
+class _Writer(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)  # pyright: ignore[reportUnknownMemberType]
+
+
+_Writer.add_representer(str, _Writer.represent_text)
+
+
+def yaml_text(content: Mapping[str, object]) -> str:
+    """``content`` as YAML, in its order."""
+    return yaml.dump(
+        content, Dumper=_Writer, sort_keys=False, default_flow_style=None, width=WIDTH, allow_unicode=True
+    )
 
 
 def name_clashes(option: str, name: str, target: Path, root: Path) -> list[Problem]:
@@ -104,15 +126,20 @@ RENDERED = ".j2"
 """What the name of a template ends in that is more than copied."""
 
 
+def name_problems(key: str, name: str, target: Path) -> list[Problem]:
+    """What keeps the pipeline of the option ``key`` from having the name, or from standing at ``target``."""
+    # The name of the folder is that of the section in stack files.
+    problems = [
+        Problem(option(key), name, finding.reason, finding.fix.partition(", and write")[0])
+        for finding in section_name_findings((), name)
+    ]
+    return problems or name_clashes(option(key), name, target, PROJECT)
+
+
 def draft(name: str) -> Draft:
     """The pipeline's folder. Raises `RefusedError` with everything that keeps it from being one."""
     target = PROJECT / WORKLOADS / name
-    # The name of the folder is that of the section in stack files.
-    problems = [
-        Problem(option("pipeline"), name, finding.reason, finding.fix.partition(", and write")[0])
-        for finding in section_name_findings((), name)
-    ]
-    if problems := problems or name_clashes(option("pipeline"), name, target, PROJECT):
+    if problems := name_problems("pipeline", name, target):
         raise RefusedError(problems)
     files = {
         path.name.removesuffix(RENDERED): _text(path, name)

@@ -24,7 +24,8 @@ LOCK = "slipway-ml==1.2.3\n"
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a build, with what is published beside the package."""
     monkeypatch.setattr(publishing, "lock", lambda *_: (LOCK, ""))
-    folder = write_tree(tmp_path / "dist", {"slipway_ml-1.2.3.tar.gz": "sources", ".gitignore": "*"})
+    wheels = {"slipway_ml-1.2.3-py3-none-any.whl": "a wheel", "slipway_ml-1.2.2-py3-none-any.whl": "an old one"}
+    folder = write_tree(tmp_path / "dist", {"slipway_ml-1.2.3.tar.gz": "sources", **wheels, ".gitignore": "*"})
     publishing.main(folder)
     return folder
 
@@ -35,7 +36,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def drafted(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The files of a project that `slipway new` writes."""
-    monkeypatch.setattr(project, "lock", lambda *_: (LOCK, ""))
+    monkeypatch.setattr(project, "lock", lambda *_, **__: (LOCK, ""))
     draft = project.draft(name, folder)
     assert not isinstance(draft.files, str)
     return {path: text.encode() for path, text in draft.files.items()}
