@@ -210,6 +210,11 @@ def gpus_of(pod: Properties) -> int:
     return sum(whole(at(container, "resources", "limits", GPU_RESOURCE)) for container in containers)
 
 
+def selection_of(pod: Properties) -> str:
+    """The labels that the pod's node selector asks for, as a selector of the API."""
+    return ",".join(f"{key}={value}" for key, value in sorted(strings(at(pod, "spec", "nodeSelector")).items()))
+
+
 @dataclass(frozen=True)
 class Event:
     """What was said last of an object: the ``reason`` in one word, and ``by`` whom it was said."""
@@ -269,6 +274,7 @@ SOON, RARELY = 15.0, 60.0
 class Observed:
     """The objects of a namespace as of ``at``; ``events`` are by the UID of what they are about.
 
+    ``own_nodes`` are those with the labels which pods select that taints keep away, by `selection_of`.
     ``trouble`` says what could not be read.
     """
 
@@ -279,6 +285,8 @@ class Observed:
     cron_jobs: Sequence[Properties] = ()
     autoscaler: str = ""
     gone_nodes: frozenset[str] = frozenset()
+    own_nodes: Mapping[str, Sequence[Properties]] = field(default_factory=dict[str, Sequence[Properties]])
+    claims: Sequence[Properties] = ()
     at: datetime = LONG_AGO
     trouble: Sequence[str] = ()
 
@@ -310,6 +318,8 @@ class Namespace:
             self._list("/apis/batch/v1", "cronjobs", trouble, labelSelector=selector),
             text(at(self._ask(AUTOSCALER_STATUS), "data", "status")),
             self._gone_nodes(pods),
+            self._own_nodes(pods),
+            mappings((self._ask(f"/api/v1/namespaces/{self.name}/persistentvolumeclaims") or {}).get("items")),
             now,
             trouble,
         )
@@ -334,12 +344,12 @@ class Namespace:
             return []
         return mappings((answer or {}).get("items"))
 
-    def _ask(self, path: str, *, when_missing: float = RARELY) -> Properties | None:
+    def _ask(self, path: str, *, when_missing: float = RARELY, **query: str) -> Properties | None:
         """What nobody needs to be allowed to read: None where it is not there, or was refused a while ago."""
         if self.clock() < self._pauses.get(path, 0.0):
             return None
         try:
-            answer, pause = self.server.get(path), when_missing
+            answer, pause = self.server.get(path, **query), when_missing
         except UnreachableError:
             raise
         except UnreadableError:
@@ -352,6 +362,16 @@ class Namespace:
         """What a ConfigMap has; nothing where it is not there, or this login may not read it."""
         path = f"/api/v1/namespaces/{self.name}/configmaps/{name}"
         return strings((self._ask(path, when_missing=0.0) or {}).get("data")) if name else {}
+
+    def _own_nodes(self, pods: Sequence[Properties]) -> dict[str, Sequence[Properties]]:
+        """The nodes that have the labels which pods select that taints keep away; of those that may be read."""
+        waiting = [pod for pod in pods if "taint" in text(conditions(pod).get("PodScheduled", {}).get("message"))]
+        found: dict[str, Sequence[Properties]] = {}
+        for selection in dict.fromkeys(map(selection_of, waiting)):
+            nodes = self._ask("/api/v1/nodes", labelSelector=selection, limit=str(MOST_NODES))
+            if nodes is not None:
+                found[selection] = mappings(nodes.get("items"))
+        return found
 
     def _gone_nodes(self, pods: Sequence[Properties]) -> frozenset[str]:
         """The nodes of pods that go on, as far as they are not there any more; nobody needs to be allowed to read

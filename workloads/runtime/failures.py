@@ -6,6 +6,7 @@ Read in a pod once its program has ended, by rehearsals, and by `slipway watch`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -119,7 +120,7 @@ CAUSES = tuple(
         ("platform", r"[Ee]xec format error|cannot execute binary file", "its program is built for another kind "
          "of processor, or is a script without `#!` in its first line", "build it for the node's (`--platform "
          "linux/amd64`), or write its interpreter before it", "image", _RUNC),
-        ("program", r'exec: \"(?P<program>[^\"]+)\": (?:executable file not found|stat .*no such file)',
+        ("program", r'exec: \"(?!apparmor)(?P<program>[^\"]+)\": (?:executable file not found|stat .*no such file)',
          "its image has no program {program}", "write one that it has, or take another image", "image", _RUNC),
         ("program", r"(?P<program>[\w./-]+): (?:command )?not found", "its image has no program {program}",
          "write one that it has, or take another image", "image", "bash 5.2, dash 0.5.12"),
@@ -221,12 +222,14 @@ def explain(log: str, **names: str) -> Failure:
     return replace(found, line=line.strip(), last=lines[-1].strip() if lines else "")
 
 
-def known(text: str, **names: str) -> Failure:
-    """The first cause whose pattern finds something in `text`; empty where none does."""
-    for cause in CAUSES:
+def known(text: str, causes: Sequence[Cause] = CAUSES, **names: str) -> Failure:
+    """The first of the `causes` whose pattern finds something in `text`; empty where none does."""
+    for cause in causes:
         if match := re.search(cause.pattern, text):
             groups = {name: value for name, value in match.groupdict().items() if value}
-            words = {**_OTHERWISE, **names, **groups}
+            # A message that names one zone is told with it, in place of all zones of the pool.
+            zone = {"zones": groups["zone"]} if "zone" in groups else {}
+            words = {**_OTHERWISE, **names, **groups, **zone}
             says, fix = cause.says.format_map(words), cause.fix.format_map(words)
             return Failure(kind=cause.kind, says=says, fix=fix, key=cause.key)
     return Failure()
