@@ -10,7 +10,6 @@ by the newest update that had begun by then.
 import contextlib
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +43,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.settings.pipelines import KEY
 from slipway.tools.history.comparison import History, HistoryError
-from slipway.tools.show import Described, ShowError, reader_pod, unpack
+from slipway.tools.show import Described, ShowError, reader_pod, run_kubectl, unpack
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from slipway.workloads.runtime.history import Result, results
 from slipway.workloads.runtime.paid import SECONDS_KEPT
@@ -250,12 +249,8 @@ def _login(provider: str, inputs: Properties, folder: Path) -> list[str]:
 
 
 def _jobs(place: Described) -> list[Properties]:
-    done = subprocess.run(
-        [*place.kubectl, "get", "jobs", "--output", "json"], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise HistoryError(f"kubectl get jobs: {done.stderr.strip()}")
-    return mappings(mapping(json.loads(done.stdout)).get("items"))
+    """The Jobs of the namespace. Raises ShowError."""
+    return mappings(mapping(json.loads(run_kubectl(place, ["get", "jobs", "--output", "json"]))).get("items"))
 
 
 def _facts(jobs: Iterable[Properties]) -> dict[str, dict[str, Any]]:
