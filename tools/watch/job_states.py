@@ -154,8 +154,8 @@ def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
             if not ended:
                 continue
             name = f"{labels.get(NAME, '')}.{labels.get(COMPONENT, '')}"
-            found = explain(text(ended.get("message")))
-            words = found.line or found.last or text(ended.get("reason"))
+            failure = explain(text(ended.get("message")))
+            words = failure.line or failure.last or text(ended.get("reason"))
             yield (
                 f"service {name} is not ready: its program has ended "
                 f"{times(max(whole(status.get('restartCount')), 1))}, "
@@ -489,10 +489,10 @@ def _failure(
         seconds = whole(at(snapshot.job, "spec", "activeDeadlineSeconds"))
         ending = {Phase.ENDING, Phase.RETRYING}
         last = before.says if before and not before.phase.over and before.phase not in ending else ""
-        found = known(f"DeadlineExceeded: {duration(seconds)}{f'; before that it {last}' if last else ''}")
+        over = known(f"DeadlineExceeded: {duration(seconds)}{f'; before that it {last}' if last else ''}")
         waited = before and before.phase in {Phase.WAITING, Phase.PULLING}
         fix = before.reason.fix if before and waited else ""
-        return Reason(found.says, fix or found.advice(step.section), words, found.kind)
+        return Reason(over.says, fix or over.advice(step.section), words, over.kind)
     causes = [pod for pod in failed if not pod.disrupted and pod.code not in {NEIGHBOUR_FAILED, *LOST_CODES}]
     causes = causes or [pod for pod in failed if not pod.disrupted and pod.code != NEIGHBOUR_FAILED] or failed
     cause = min(causes, key=lambda pod: (pod.ended or LONG_AGO, pod.index or 0), default=None)

@@ -25,6 +25,7 @@ from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, section_of, workload_of
 from slipway.offline.policies.until import last_day, reminder
 from slipway.offline.preview.revisions import evaluate_trees
+from slipway.tools.clusters import Place
 from slipway.tools.watch.states import Cost, Nodes, PodState
 
 WORKERS = {"slipway.workloads.runtime.items.worker", "slipway.workloads.runtime.search.worker"}
@@ -67,15 +68,6 @@ class Expected:
     notes: str = ""
     nodes: Nodes = field(default_factory=Nodes)
     kept: float | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """A cluster of the stack. ``kubeconfig`` is the path of its kubeconfig, where the stack file names one."""
-
-    name: str
-    kubeconfig: str = ""
-    context: str | None = None
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,9 @@ def table(name: str) -> Sequence[Cause]:
     ]
 
 
-def reason_of(found: Failure, words: str, section: str = "", *, says: str = "", kind: str = "") -> Reason:
-    """The reason that a row gives, with the ``words`` in which it was found; without one what ``says`` that."""
-    return Reason(found.says or says, found.advice(section), words, found.kind or kind)
+def reason_of(row: Failure, words: str, section: str = "", *, says: str = "", kind: str = "") -> Reason:
+    """The reason that a row gives, with the ``words`` in which it was row; without one what ``says`` that."""
+    return Reason(row.says or says, row.advice(section), words, row.kind or kind)
 
 
 def recognise(words: str, name: str, says: str = "", *, section: str = "", kind: str = "", **more: str) -> Reason:
@@ -119,8 +119,8 @@ TAINTED = re.compile(r"untolerated taint|had taints")
 class Around:
     """What else is known when a pod is looked at, ``at`` that time: its events, and the nodes that it asks for.
 
-    ``autoscaler`` is what it writes of its node groups, empty where nobody may read it. ``gone_nodes`` are names of
-    nodes that are there no more, ``own_nodes`` those with the labels that the pod selects, None where nobody
+    ``autoscaler`` is what it writes of its node groups, empty where nobody may read it. ``gone_nodes`` are names
+    of nodes that are there no more, ``own_nodes`` those with the labels that the pod selects, None where nobody
     may read them. ``claims`` says of claims by name why they wait. ``flavor`` is the one that Kueue admitted the
     Job for, ``added`` are the labels that it added to the pod's. ``section`` is the key of the step's settings.
     """
@@ -158,11 +158,11 @@ def waiting_claims(observed: Observed) -> dict[str, Reason]:
             continue
         no_class = last is None and at(claim, "spec", "storageClassName") is None
         words = last.message if last else "no storage class is set" if no_class else "it is not there yet"
-        found, created = recognise(words, "claims", words, kind="claim"), creation_time(claim)
+        reason, created = recognise(words, "claims", words, kind="claim"), creation_time(claim)
         young = created is not None and (observed.at - created).total_seconds() < UNBOUND
-        if not (young and found.kind in {"claim", "provisioner"}):
+        if not (young and reason.kind in {"claim", "provisioner"}):
             reasons[name_of(claim)] = replace(
-                found, says=f"the claim {name_of(claim)} has no volume: {found.says}"
+                reason, says=f"the claim {name_of(claim)} has no volume: {reason.says}"
             )
     return reasons
 
@@ -212,8 +212,8 @@ def taints_of(pod: Properties, nodes: Sequence[Properties] | None) -> list[str] 
         return None
     tolerated = tolerations(at(pod, "spec", "tolerations"))
     taints = ([_taint(taint) for taint in mappings(at(node, "spec", "taints"))] for node in nodes)
-    found = (find_untolerated(tolerated, of_node) for of_node in taints)
-    return [f"{taint.key}: {taint.value}" for taint in found if taint is not None]
+    untolerated = (find_untolerated(tolerated, of_node) for of_node in taints)
+    return [f"{taint.key}: {taint.value}" for taint in untolerated if taint is not None]
 
 
 def _taint(taint: Properties) -> Taint:
@@ -483,9 +483,9 @@ def _start_failure(why: str, words: str, status: Properties, around: Around) -> 
     """Why a container cannot start, or ends again and again."""
     ended = mapping(at(status, "lastState", "terminated"))
     if why == "CrashLoopBackOff" and ended:
-        found = explain(text(ended.get("message")))
-        says = f"it ends again and again: {found.words('it')} (exit code {whole(ended.get('exitCode'))})"
-        return replace(reason_of(found, words, around.section, kind="container"), says=says)
+        ending = explain(text(ended.get("message")))
+        says = f"it ends again and again: {ending.words('it')} (exit code {whole(ended.get('exitCode'))})"
+        return replace(reason_of(ending, words, around.section, kind="container"), says=says)
     reason = around.recognise(words, "volumes")
     return (
         reason
@@ -529,10 +529,10 @@ def failure(pod: Properties, status: Properties, section: str = "") -> Reason:
     if killed := [text(other.get("name")) for other in every if _was_killed(other)]:
         limit = _memory_limit(pod, killed[0])
         if name in killed:
-            found = known(
+            row = known(
                 f"OOMKilled: it reached its limit of {limit}" if limit else "OOMKilled: its node has no more"
             )
-            return reason_of(found, message, section)
+            return reason_of(row, message, section)
         return seen("sidecar killed", message, container=killed[0], limit=limit or "its node's memory")
     words, why = text(at(pod, "status", "message")), text(at(pod, "status", "reason"))
     if why == "Evicted":
@@ -550,12 +550,12 @@ def _of_container(pod: Properties, status: Properties, section: str) -> Reason:
     """Why the container that made the pod fail did so."""
     terminated, name = mapping(at(status, "state", "terminated")), text(status.get("name"))
     message, is_main = text(terminated.get("message")).strip(), name == main_container(pod)
-    found = explain(message, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
-    said = f"{found.words('its program' if is_main else 'it')} (exit code {whole(terminated.get('exitCode'))})"
+    ending = explain(message, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
+    said = f"{ending.words('its program' if is_main else 'it')} (exit code {whole(terminated.get('exitCode'))})"
     whose = "" if is_main else f"container {name}: "
-    reason = reason_of(found, message, section, kind="failed" if is_main else "init")
+    reason = reason_of(ending, message, section, kind="failed" if is_main else "init")
     own_fix = fix_of_denial(pod, name, message) or fix_of_refused_write(pod, name, message)
-    says = f"{whose}{found.says}: {said}" if found.says else f"{whose}{said}"
+    says = f"{whose}{ending.says}: {said}" if ending.says else f"{whose}{said}"
     return replace(reason, says=says, fix=own_fix or reason.fix)
 
 

@@ -13,6 +13,7 @@ from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, RUNS_ANNO
 from slipway.infra.placed import MOVER
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at, text, texts
+from slipway.tools.clusters import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.apps import idle_app, waiting_apps
 from slipway.tools.watch.job_states import (
     Snapshot,
@@ -26,14 +27,10 @@ from slipway.tools.watch.job_states import (
 from slipway.tools.watch.moved import at_its_place
 from slipway.tools.watch.observed import (
     LONG_AGO,
-    AccessError,
-    Clusters,
     Namespace,
-    NotCreatedError,
     Observed,
     annotations_of,
     conditions,
-    explain,
     holds,
     job_uid,
     labels_of,

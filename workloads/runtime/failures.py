@@ -120,8 +120,9 @@ CAUSES = tuple(
         ("platform", r"[Ee]xec format error|cannot execute binary file", "its program is built for another kind "
          "of processor, or is a script without `#!` in its first line", "build it for the node's (`--platform "
          "linux/amd64`), or write its interpreter before it", "image", _RUNC),
-        ("program", r'exec: \"(?!apparmor)(?P<program>[^\"]+)\": (?:executable file not found|stat .*no such file)',
-         "its image has no program {program}", "write one that it has, or take another image", "image", _RUNC),
+        ("program", r'exec: \"(?!apparmor)(?P<program>[^\"]+)\": (?:executable file not found|'
+         r"stat .*no such file)", "its image has no program {program}", "write one that it has, or take another "
+         "image", "image", _RUNC),
         ("program", r"(?P<program>[\w./-]+): (?:command )?not found", "its image has no program {program}",
          "write one that it has, or take another image", "image", "bash 5.2, dash 0.5.12"),
         ("processor", r"SIGILL|[Ii]llegal instruction", "its build uses instructions that the node's processor "
@@ -214,12 +215,12 @@ def explain(log: str, **names: str) -> Failure:
     lines = [_PREFIX.sub("", line.rstrip()) for line in log.splitlines()]
     lines = [line for line in lines if line.strip() and not _NOT_OF_PROGRAM.match(line)]
     raised = [start for start, line in enumerate(lines) if line.endswith(_TRACEBACK) and not _wraps(lines, start)]
-    own = [match["words"] for line in lines[-1:] if (match := _OWN.match(line))]
+    said = [match["words"] for line in lines[-1:] if (match := _OWN.match(line))]
     errors = [line for line in lines[-_READ:] if _ERROR.match(line) and not _WRAPPERS.match(line)]
-    line = next(filter(None, [*own, *(_raised(lines, start) for start in raised[-1:]), *errors[-1:]]), "")
+    line = next(filter(None, [*said, *(_raised(lines, start) for start in raised[-1:]), *errors[-1:]]), "")
     first = min([*raised[-1:], max(len(lines) - _READ, 0)])
-    found = known("\n".join(lines[first:]), **names)
-    return replace(found, line=line.strip(), last=lines[-1].strip() if lines else "")
+    cause = known("\n".join(lines[first:]), **names)
+    return replace(cause, line=line.strip(), last=lines[-1].strip() if lines else "")
 
 
 def known(text: str, causes: Sequence[Cause] = CAUSES, **names: str) -> Failure:

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from slipway.infra.kubernetes.labels import SERVICE
 from slipway.offline.evaluated.idle_apps import WatchedApp
-from slipway.tools.watch.observed import Clusters
-from slipway.tools.watch.plan import Expected, Place, Plan
+from slipway.tools.clusters import Clusters, Place
+from slipway.tools.watch.plan import Expected, Plan
 from slipway.tools.watch.screen import Changes, screen, summary
 from slipway.tools.watch.session import Session
 from slipway.tools.watch.states import NodeTime, Phase, StepState, View, add_up
