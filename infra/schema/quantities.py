@@ -132,7 +132,7 @@ def meant_size(text: str) -> str | None:
 
 
 def meant_cpu(text: str) -> str | None:
-    """The CPU that ``text`` nearly is, ``2000m`` for ``2000mi`` or ``2`` for ``2 cores``; None where nothing is."""
+    """The CPU that ``text`` nearly is: ``2000m`` for ``2000mi``, ``2`` for ``2 cores``; None for another text."""
     if EXPONENT.fullmatch(text):
         return canonical(f"{math.ceil(1000 * Fraction(text))}m")
     match = NEARLY_CPU.fullmatch(text.strip())

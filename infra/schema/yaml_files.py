@@ -121,7 +121,7 @@ FIXES = {
     r"found character '\\t'": "it is a tab, and YAML indents with spaces alone: put spaces in its place",
     r"found character": "put the value in quotes",
     r"mapping values are not allowed": "put a text with `: ` in it in quotes, or correct the line's indentation",
-    r"expected <block end>, but found '<scalar>'": "put a text that begins with `{`, `[` or a quote in quotes whole",
+    r"expected <block end>, but found '<scal": "put a text that begins with `{`, `[` or a quote whole in quotes",
     r"expected <block end>": "indent the line as those beside it are",
 }
 """What mends what PyYAML 6.0.3 says of a text, by how that begins."""

@@ -410,8 +410,12 @@ def is_replaced(job: Properties, pod: PodState) -> bool:
     if pod.disrupted or whole(at(job, "spec", "backoffLimit")):
         return True
     rules = mappings(at(job, "spec", "podFailurePolicy", "rules"))
-    codes = [items(at(rule, "onExitCodes", "values")) for rule in rules if rule.get("action") == "Ignore"]
-    return any(pod.code in code for code in codes)
+    ignored = [rule for rule in rules if rule.get("action") == "Ignore"]
+    if pod.code is None:
+        # Its node did not start it.
+        conditions_ = (pattern for rule in ignored for pattern in mappings(rule.get("onPodConditions")))
+        return any(pattern.get("type") == "PodScheduled" for pattern in conditions_)
+    return any(pod.code in items(at(rule, "onExitCodes", "values")) for rule in ignored)
 
 
 def _retry_reason(state: StepState) -> Reason:

@@ -1,6 +1,7 @@
 """From a pod and what was said of it to where it stands."""
 
 import re
+import signal
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -350,6 +351,9 @@ _NONE: Properties = {}
 
 _CONTAINERS = ("initContainers", "containers")
 
+BUS_ERROR = 128 + signal.SIGBUS
+"""The exit code of a program that wrote to shared memory for which there was no room."""
+
 
 def main_container(pod: Properties) -> str:
     """The name of the container that runs the step's program; those that others add to the pod come before it."""
@@ -550,8 +554,11 @@ def _of_container(pod: Properties, status: Properties, section: str) -> Reason:
     """Why the container that made the pod fail did so."""
     terminated, name = mapping(at(status, "state", "terminated")), text(status.get("name"))
     message, is_main = text(terminated.get("message")).strip(), name == main_container(pod)
+    code = whole(terminated.get("exitCode"))
     ending = explain(message, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
-    said = f"{ending.words('its program' if is_main else 'it')} (exit code {whole(terminated.get('exitCode'))})"
+    if not ending.kind and code == BUS_ERROR:
+        ending = replace(known("Bus error"), line=ending.line, last=ending.last)
+    said = f"{ending.words('its program' if is_main else 'it')} (exit code {code})"
     whose = "" if is_main else f"container {name}: "
     reason = reason_of(ending, message, section, kind="failed" if is_main else "init")
     own_fix = fix_of_denial(pod, name, message) or fix_of_refused_write(pod, name, message)

@@ -53,7 +53,7 @@ CAUSES = tuple(
          r"Dst tensor is not initialized", "the GPU's memory is full", _LESS_ON_GPU, "pool", _TENSORFLOW),
         ("gpu memory", r"CUDA out of memory|CUDA(?: error|_ERROR)[:_ ]+out[_ ]of[_ ]memory|"
          r"CUBLAS_STATUS_ALLOC_FAILED", "the GPU's memory is full", _LESS_ON_GPU, "pool", _TORCH),
-        ("shared memory", r"out of shared memory|insufficient shared memory \(shm\)|"
+        ("shared memory", r"out of shared memory|insufficient shared memory|"
          r"shared memory\(shm\) for file|unable to \w+ (?:bytes )?(?:to|shared memory object|memory|"
          r"file) .*torch_|[Bb]us error|SIGBUS", "/dev/shm is full, through which DataLoader's workers hand over "
          "their batches", "give it more shared memory, or take fewer `num_workers`", "shm", _TORCH),
@@ -152,7 +152,7 @@ CAUSES = tuple(
     )
 )  # fmt: skip
 
-STACK_KEYS = frozenset({"memory", "ephemeral_storage", "gpus", "image", "pool", "time_limit"})
+STACK_KEYS = frozenset({"memory", "ephemeral_storage", "gpus", "image", "pool", "shm", "time_limit"})
 """Keys of a step's settings that the stack file has; the others are in `pipeline.yaml`."""
 
 _OTHERWISE = {"file": "", "path": "", "host": "the server's name", "lock": "slipway lock"}

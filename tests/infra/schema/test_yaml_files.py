@@ -138,7 +138,7 @@ HOSTILE = {
     "text after a brace": (
         "run: {python} x",
         1,
-        "put a text that begins with `{`, `[` or a quote in quotes whole",
+        "put a text that begins with `{`, `[` or a quote whole in quotes",
     ),
     "line between": ("a:\n  b: 1\n c: 2", 3, "indent the line as those beside it are"),
     "infinite": ("a: .inf", 1, "a: only finite numbers are read"),

@@ -211,7 +211,7 @@ def test_a_step_whose_shared_memory_is_full_is_told_so(code: int, message: str) 
     reason = look(STEP, FAILED, fails(code, f"{message}\nsecond line")).reason
     assert reason.kind == "shared memory"
     assert f"`{SECTION}.shm`" in reason.fix
-    assert look(STEP, FAILED, fails(1, "OSError: [Errno 28] No space left on device")).reason.kind == "failed"
+    assert look(STEP, FAILED, fails(1, "OSError: [Errno 28] No space left on device")).reason.kind == "disk"
 
 
 @pytest.mark.parametrize(
