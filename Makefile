@@ -153,14 +153,22 @@ run: $(VENV)/.runtime ## Go on with a run that `pulumi up` does not wait for: ST
 	@$(BIN)/python -m slipway run $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
-stop: $(VENV)/.runtime ## Stop such a run; its pods end, and what they saved stays: STACK=gcp-dev [KUBECONFIG_FILE=…]
-	@$(BIN)/python -m slipway stop $${STACK:+--stack="$$STACK"} \
+stop: $(VENV)/.runtime ## Stop such a run, or one step; what its pods saved stays: STACK=gcp-dev [STEP=train] [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m slipway stop $${STEP:+"$$STEP"} $${STACK:+--stack="$$STACK"} \
 		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FOLLOW=1] [ATTEMPTS=1]
 	@$(BIN)/python -m slipway logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
 		$${ATTEMPTS:+--attempts} $${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} \
 		$${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
+
+shell: $(VENV)/.runtime ## Open a shell in the container of a step that runs: STACK=gcp-dev STEP=train [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m slipway shell "$$STEP" $${STACK:+--stack="$$STACK"} \
+		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
+
+open: $(VENV)/.runtime ## Reach an app of a stack that is up from this machine: STACK=gcp-dev APP=page [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m slipway open $${APP:+"$$APP"} $${STACK:+--stack="$$STACK"} \
+		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m slipway pin-images

@@ -7,7 +7,7 @@ from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
 VARIABLES = {"kubeconfig": "KUBECONFIG_FILE", "context": "KUBE_CONTEXT"}
 """The Makefile's variables that are not an option's name in capitals."""
 
-POSITIONAL = frozenset({"manifest"})
+POSITIONAL = frozenset({"app", "manifest"})
 """Options of `command` that the command line has as words, and the Makefile as variables."""
 
 

@@ -146,6 +146,24 @@ VERBS: Mapping[str, Verb] = {
             "logs --stack dev --step train --follow",
         ),
     ),
+    "shell": Verb(
+        "slipway.tools.verbs.clusters",
+        "shell",
+        "Open a shell in the container of a step that runs.",
+        (
+            "shell train --stack dev",
+            "shell train --stack dev -- nvidia-smi",
+        ),
+    ),
+    "open": Verb(
+        "slipway.tools.verbs.clusters",
+        "open_app",
+        "Reach an app of a stack that is up from this machine.",
+        (
+            "open page --stack dev",
+            "open page --stack dev --port 9000",
+        ),
+    ),
     "show": Verb(
         "slipway.tools.verbs.clusters",
         "show",
@@ -178,8 +196,11 @@ VERBS: Mapping[str, Verb] = {
     "stop": Verb(
         "slipway.tools.verbs.clusters",
         "stop",
-        "Stop such a run; its pods end, and what they saved stays.",
-        ("stop --stack dev",),
+        "Stop such a run, or a step; its pods end, and what they saved stays.",
+        (
+            "stop --stack dev",
+            "stop train --stack dev  # one step that `pulumi up` runs",
+        ),
     ),
 }
 """By its word, in the order of the help."""

@@ -1,4 +1,4 @@
-"""`slipway run` and `slipway stop`: go on with Jobs that `up` does not wait for, or hold them.
+"""`slipway run` and `slipway stop`: go on with Jobs that `up` does not wait for, or hold them or that of a step.
 
 Both need a login to the cluster, and no Pulumi CLI where the stack file names its kubeconfig.
 """
@@ -25,17 +25,10 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
 from slipway.infra.settings import until
+from slipway.tools.clusters import AccessError, Clusters, explain
 from slipway.tools.watch.cli import WatchError, load_plan
-from slipway.tools.watch.observed import (
-    AccessError,
-    Clusters,
-    annotations_of,
-    conditions,
-    explain,
-    holds,
-    name_of,
-    uid_of,
-)
+from slipway.tools.watch.logs import choose
+from slipway.tools.watch.observed import KUEUE, annotations_of, conditions, holds, name_of, owners, uid_of
 from slipway.tools.watch.plan import Plan, PlanError
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.runtime.kubernetes_api import Api
@@ -122,7 +115,7 @@ class Namespace:
         if not _is_over(runner):
             self._suspend(runner, value=True)
             yield f"{name_of(runner)}: held"
-        held = yield from self._hold()
+        held = yield from self._hold(self._look()[1])
         if _is_over(runner):
             if not held:
                 yield "nothing runs"
@@ -131,7 +124,37 @@ class Namespace:
             again = command("stop", stack="…")
             yield f"{name_of(runner)}: its pod does not end, and may let Jobs run yet: `{again}` holds these"
         # What it let run before its pod had ended.
-        yield from self._hold()
+        yield from self._hold(self._look()[1])
+
+    def stop_step(self, name: str) -> Iterator[str]:
+        """Holds the Job of a step, and what moves or runs it elsewhere in the cluster; a line for each.
+
+        Raises RunError, UnreadableError.
+        """
+        job = self.server.get(f"{self._jobs}/{name}")
+        if job is None:
+            raise RunError(f"there is no Job {name}: nothing of the step runs")
+        if annotations_of(job).get(RUNS_ANNOTATION) == CLUSTER_RUN:
+            raise RunError(f"{name} is of a run in the cluster: `{command('stop', stack='…')}` stops all of it")
+        if _is_over(job):
+            yield f"{name}: over, nothing runs"
+            return
+        for workload in mappings((self.server.get(self._workloads) or {}).get("items")):
+            # Kueue would let a Job go on that it has admitted.
+            if uid_of(job) in owners(workload):
+                path = f"{self._workloads}/{name_of(workload)}"
+                self.server.send("PATCH", path, {"spec": {"active": False}}, MERGE)
+                yield f"{name_of(workload)}: Kueue admits it no more"
+        yield from self._hold([job])
+        if not self._ends(job):
+            yield f"{name}: its pods do not end: `kubectl delete pod` ends them"
+
+    def hold_place(self, name: str) -> Iterator[str]:
+        """Holds the Job of a step at a place here whose mover is in another cluster; a line where it ran."""
+        job = self.server.get(f"{self._jobs}/{name}")
+        if job is not None and not _is_over(job):
+            self._suspend(job, value=True, annotations={HOLDER_ANNOTATION: STOPPED})
+            yield f"{name}: held, its pods end"
 
     def _spent(self, runner: Properties) -> Reached | None:
         """The budget that is spent, as the pod of ``runner`` would see it, which then starts nothing."""
@@ -142,10 +165,10 @@ class Namespace:
         except (StepError, ValueError, TypeError, KeyError) as error:
             raise RunError(f"what the stack has spent of its budget cannot be read: {error}") from error
 
-    def _hold(self) -> Generator[str, None, bool]:
-        """Holds the Jobs that run; a line for each, and whether there was any."""
+    def _hold(self, jobs: Iterable[Properties]) -> Generator[str, None, bool]:
+        """Holds those of the Jobs that run; a line for each, and whether there was any."""
         names: list[str] = []
-        for job in self._look()[1]:
+        for job in jobs:
             if not _is_over(job) and not _is_suspended(job):
                 self._suspend(job, value=True)
                 names.append(name_of(job))
@@ -240,6 +263,10 @@ class Namespace:
         return f"{self._jobs}/{name_of(job)}"
 
     @property
+    def _workloads(self) -> str:
+        return f"{KUEUE}/namespaces/{self.name}/workloads"
+
+    @property
     def _jobs(self) -> str:
         return f"/apis/batch/v1/namespaces/{self.name}/jobs"
 
@@ -311,6 +338,32 @@ def act_on_runs(
         for cluster, namespace in runners(plan).items():
             for line in act(Namespace(clusters.server(cluster), namespace)):
                 print(line, flush=True)
+    except (RunError, WatchError, PlanError, AccessError, UnreadableError) as error:
+        report_error(explain(error) if isinstance(error, UnreadableError) else error)
+        return Exit.FAILED
+    return Exit.DONE
+
+
+KEPT_OF_STEP = (
+    "what it has saved in its output stays, and the next `pulumi up` starts it again from there; one that waits "
+    "for it now does not see this: end that with Ctrl-C"
+)
+
+
+def stop_step(stack: str, name: str, kubeconfig: Path | None, context: str) -> Exit:
+    """Stops the step that ``name`` means, and says what is kept."""
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        plan = load_plan(stack)
+        step = choose(name, plan)
+        clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
+        for line in Namespace(clusters.server(step.cluster), step.namespace).stop_step(step.job):
+            print(line, flush=True)
+        for other in (*step.places, *step.probes):
+            if other.cluster != step.cluster:
+                for line in Namespace(clusters.server(other.cluster), other.namespace).hold_place(other.job):
+                    print(line, flush=True)
+        print(f"{step.name}: {KEPT_OF_STEP}")
     except (RunError, WatchError, PlanError, AccessError, UnreadableError) as error:
         report_error(explain(error) if isinstance(error, UnreadableError) else error)
         return Exit.FAILED

@@ -300,22 +300,22 @@ def reader_pod(described: Described, seconds: int = READ_SECONDS) -> Generator[t
     """
     pod, mount = pod_of(_job(described), seconds)
     name = str(pod["metadata"]["name"])
-    _kubectl(described, ["create", "-f", "-"], json.dumps(pod))
+    run_kubectl(described, ["create", "-f", "-"], json.dumps(pod))
     try:
         try:
-            _kubectl(described, ["wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={START_SECONDS}s"])
+            run_kubectl(described, ["wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={START_SECONDS}s"])
         except ShowError as error:
             reason = "{.status.conditions[?(@.status=='False')].message}"
-            why = _kubectl(described, ["get", "pod", name, "--output", f"jsonpath={reason}"]).strip()
+            why = run_kubectl(described, ["get", "pod", name, "--output", f"jsonpath={reason}"]).strip()
             raise ShowError(f"the pod that reads the store did not start: {why or error}") from error
         yield name, mount
     finally:
         with contextlib.suppress(ShowError):
-            _kubectl(described, ["delete", "pod", name, "--wait=false", "--grace-period=1"])
+            run_kubectl(described, ["delete", "pod", name, "--wait=false", "--grace-period=1"])
 
 
 def _job(described: Described) -> Mapping[str, Any]:
-    return mapping(json.loads(_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
+    return mapping(json.loads(run_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
 
 
 def pod_of(job: Mapping[str, Any], seconds: int = READ_SECONDS) -> tuple[dict[str, Any], str]:
@@ -353,7 +353,8 @@ def pod_of(job: Mapping[str, Any], seconds: int = READ_SECONDS) -> tuple[dict[st
     return pod, mounts[STORE]
 
 
-def _kubectl(described: Described, arguments: Sequence[str], given: str | None = None) -> str:
+def run_kubectl(described: Described, arguments: Sequence[str], given: str | None = None) -> str:
+    """What kubectl prints when it is run in the namespace of what is described. Raises ShowError."""
     command = [*described.kubectl, *arguments]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, input=given)

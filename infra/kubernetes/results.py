@@ -132,7 +132,7 @@ def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     token, at which address from outside the cluster and what is left to do for that, and how one is started again
     that was stopped because nobody used it.
     """
-    forwards = {app.app.name: app.forward for app in apps if app.forward is not None}
+    forwards = {app.app.name: app.forward for app in apps if app.forward}
     tokens = {app.app.name: app.token for app in apps if app.token is not None}
     starts = {app.app.name: app.start for app in apps if app.start is not None}
     opened = {app.app.name: app.opened for app in apps if app.opened is not None}

@@ -185,7 +185,7 @@ class AppDeclaration:
     that only have to succeed first. ``connects`` are apps of the pipeline that it asks: it has their host and port
     as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them; as
     ``<APP>_START`` the command that starts one again which is stopped while nobody uses it. An app
-    that ``people`` use has a port-forward command in the stack's outputs and an address in `make demo`; ``path``
+    that ``people`` use has a command in the stack's outputs that opens it, and an address in `make demo`; ``path``
     is its first page, and ``title`` what people call it.
 
     With ``token`` it is given a generated one, which ``{token}`` stands for, and which is a secret output. With

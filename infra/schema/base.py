@@ -50,9 +50,9 @@ Float = Annotated[float, BeforeValidator(no_truth)]
 """A number."""
 
 
-def _number_as_text(value: Any) -> Any:
-    """YAML reads ``cpu: 2`` as a number; a quantity is text."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+def _as_text(value: Any) -> Any:
+    """YAML reads ``cpu: 2`` as a number; a quantity is text, and so is what is said of one that is wrong."""
+    return str(value) if isinstance(value, int | float) else value
 
 
 MOST_CPU = 2_000_000
@@ -74,15 +74,18 @@ LONGEST = 365 * 86400
 
 
 def _cpu(value: str) -> str:
+    meant, example = quantities.meant_cpu(value), "write `500m`, `2` or `1.5`"
     try:
         millicores = quantities.cpu_millicores(value)
     except ValueError:
         millicores = 0
+        if meant and quantities.cpu_millicores(meant):
+            raise refuse("not an amount of CPU as Kubernetes writes it", f"did you mean `{meant}`?") from None
     if millicores <= 0:
-        raise refuse("not an amount of CPU above zero", "write `500m`, `2` or `1.5`")
+        raise refuse("not an amount of CPU above zero", example)
     if millicores >= MOST_CPU:
         whole = value.isdigit() and len(value) <= 6
-        fix = f"did you mean `{value}m`, in thousandths of a core?" if whole else "write `500m`, `2` or `1.5`"
+        fix = f"did you mean `{value}m`, in thousandths of a core?" if whole else example
         raise refuse(f"{millicores // 1000} cores, more than any machine has", fix)
     return value
 
@@ -111,16 +114,14 @@ def _sized(most: int, words: str) -> Callable[[str], str]:
     return check
 
 
-Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu)]
+Cpu = Annotated[str, BeforeValidator(_as_text), AfterValidator(_cpu)]
 """CPU as a Kubernetes quantity."""
 
-Memory = Annotated[
-    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_MEMORY, "any machine has, 64Ti"))
-]
+Memory = Annotated[str, BeforeValidator(_as_text), AfterValidator(_sized(MOST_MEMORY, "any machine has, 64Ti"))]
 """Memory as a Kubernetes quantity."""
 
 Size = Annotated[
-    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_STORAGE, "1Pi, the most that is accepted"))
+    str, BeforeValidator(_as_text), AfterValidator(_sized(MOST_STORAGE, "1Pi, the most that is accepted"))
 ]
 """Storage as a Kubernetes quantity."""
 
@@ -130,14 +131,20 @@ def _duration(value: str) -> str:
     try:
         length = quantities.seconds(value)
     except ValueError:
-        reason = "no time at all" if re.fullmatch(r"0+[a-z]", value) else "not a duration"
-        raise refuse(reason, example) from None
+        if re.fullmatch(r"0+[a-z]?", value):
+            raise refuse("no time at all", example) from None
+        if re.fullmatch(r"[0-9]{1,9}", value):
+            fitting = [f"`{value}{unit}`" for unit in "smh" if int(value) * quantities.SECONDS[unit] <= LONGEST]
+            fix = f"write {', '.join(fitting[:-1])} or {fitting[-1]}" if fitting[1:] else example
+            raise refuse("a number without a unit of time", fix) from None
+        meant = quantities.meant_duration(value)
+        raise refuse("not a duration", f"did you mean `{meant}`?" if meant else example) from None
     if length > LONGEST:
         raise refuse("longer than a year", example)
     return value
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+Duration = Annotated[str, BeforeValidator(_as_text), AfterValidator(_duration)]
 """A whole number and a unit: ``30m``, ``12h``, ``7d``."""
 
 

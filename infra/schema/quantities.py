@@ -14,6 +14,21 @@ QUANTITY = re.compile(r"(?P<number>[0-9]{1,30}(\.[0-9]{1,9})?)(?P<unit>[numkMGTP
 NEARLY_BYTES = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?) *(?P<unit>[kmgt])i?b?", re.IGNORECASE)
 """A size as people write it who do not think of Kubernetes: ``8GB``, ``8 gb``, ``512m``."""
 
+NEARLY_CPU = re.compile(
+    r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?) *(?P<unit>m?)(i|(illi)? *v?(cpu|core)s?)?", re.IGNORECASE
+)
+"""The same of CPU: ``2000mi``, ``2 cores``, ``500 mCPU``."""
+
+NEARLY_DURATION = re.compile(
+    r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) *"
+    r"((?P<unit>[smhdw])|(?P<word>sec(ond)?|min(ute)?|hr|hour|day|week)s?)(?![a-z])[ ,]*",
+    re.IGNORECASE,
+)
+"""A part of a duration as people write it: ``1h`` of ``1h30m``, ``90 min``, ``1.5 hours``, ``2 weeks``."""
+
+EXPONENT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?[eE]\+?[0-9]{1,2}")
+"""A number with an exponent, which Kubernetes reads as a quantity, and Slipway does not."""
+
 UNITS = {
     None: 1,
     "k": 10**3,
@@ -110,8 +125,31 @@ def meant_size(text: str) -> str | None:
     """The size that ``text`` nearly is, ``8Gi`` for ``8GB`` or ``8192Mi`` for ``8192``; None where nothing is."""
     if re.fullmatch(r"[0-9]{1,15}", text):
         return f"{text}Mi"
+    if EXPONENT.fullmatch(text):
+        return f"{math.ceil(Fraction(text) / 2**20)}Mi"
     match = NEARLY_BYTES.fullmatch(text.strip())
     return f"{match['number']}{match['unit'].upper()}i" if match else None
+
+
+def meant_cpu(text: str) -> str | None:
+    """The CPU that ``text`` nearly is: ``2000m`` for ``2000mi``, ``2`` for ``2 cores``; None for another text."""
+    if EXPONENT.fullmatch(text):
+        return canonical(f"{math.ceil(1000 * Fraction(text))}m")
+    match = NEARLY_CPU.fullmatch(text.strip())
+    return f"{match['number']}{match['unit'].lower()}" if match else None
+
+
+def meant_duration(text: str) -> str | None:
+    """The duration that ``text`` nearly is, ``90m`` for ``1h30m`` or ``1.5 hours``; None where nothing is."""
+    parts = list(NEARLY_DURATION.finditer(text.strip()))
+    if not parts or "".join(part.group() for part in parts) != text.strip():
+        return None
+    of = {**SECONDS, "w": 7 * SECONDS["d"]}
+    length = math.ceil(
+        sum(Fraction(part["number"]) * of[(part["unit"] or part["word"])[0].lower()] for part in parts)
+    )
+    unit = next((unit for unit in "dhm" if length % SECONDS[unit] == 0), "s")
+    return f"{length // SECONDS[unit]}{unit}" if length else None
 
 
 def seconds(duration: str) -> int:

@@ -117,6 +117,15 @@ Place = tuple[str | int, ...]
 
 KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a named pipe", stat.S_ISSOCK: "a socket"}
 
+FIXES = {
+    r"found character '\\t'": "it is a tab, and YAML indents with spaces alone: put spaces in its place",
+    r"found character": "put the value in quotes",
+    r"mapping values are not allowed": "put a text with `: ` in it in quotes, or correct the line's indentation",
+    r"expected <block end>, but found '<scal": "put a text that begins with `{`, `[` or a quote whole in quotes",
+    r"expected <block end>": "indent the line as those beside it are",
+}
+"""What mends what PyYAML 6.0.3 says of a text, by how that begins."""
+
 KINDS_OF_SCALARS = {"null": type(None), "bool": bool, "int": int, "float": float}
 
 
@@ -179,7 +188,9 @@ def _read(path: Path) -> _Parsed:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigError(f"{where}: not YAML: {error.problem or error.context}") from error
+        problem = str(error.problem or error.context)
+        fix = next((f"; {fix}" for pattern, fix in FIXES.items() if re.match(pattern, problem)), "")
+        raise ConfigError(f"{where}: not YAML: {problem}{fix}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         reason = f"the control character U+{error.character:04X} may not stand in YAML; remove it"

@@ -26,6 +26,7 @@ from slipway.infra.settings.checks import (
 from slipway.infra.settings.model import Rehearsal, Settings
 from slipway.infra.settings.parsing import OVERLAY, Reading, read
 from slipway.infra.settings.pipelines import folder, folders_in, is_known, unread
+from slipway.infra.settings.standing import problem_of
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     stack.check_names,
@@ -66,7 +67,7 @@ def load(
     if problems := yaml_files.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
     reading, findings = _examine(raw, resolve)
-    problems = [finding.problem() for finding in findings]
+    problems = [problem_of(finding, raw) for finding in findings]
     renamed = [finding.problem() for finding in reading.renamed]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:

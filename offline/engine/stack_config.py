@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,9 +90,11 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
 def _is_ours(project: str, content: Any) -> bool:
     """Whether the file with this content has settings of Slipway's beside what other projects may say to policies.
 
-    Other projects have other keys, and what the CLI takes from their files is right.
+    Other projects have other keys, and what the CLI takes from their files is right. Settings that stand beside
+    `config`, or below a misspelt one, are Slipway's, too.
     """
-    keys = map(str, mapping(mapping(content).get("config")))
+    sections = mapping(content)
+    keys = map(str, chain(sections, *map(mapping, sections.values())))
     return f"{project}:" == PREFIX or any(key.startswith(PREFIX) and key != f"{PREFIX}policies" for key in keys)
 
 

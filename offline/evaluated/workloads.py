@@ -4,11 +4,14 @@ Unlike `slipway.offline.rehearsal.cluster.pods`, which refuses pods that it cann
 Values that only an update knows are left out.
 """
 
+import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
+from slipway.infra.kubernetes.labels import COMPONENT, NAME, VARIANT_ANNOTATION
 from slipway.infra.platform import Resources, subtract
 from slipway.infra.review.stack import (
     JOB,
@@ -24,6 +27,7 @@ from slipway.infra.review.stack import (
     strings,
     whole,
 )
+from slipway.infra.schema.problems import key_of
 from slipway.offline.evaluated.scheduling import (
     AMOUNTS,
     PodRequest,
@@ -71,6 +75,20 @@ KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
 
 WAIT_FOR = "pulumi.com/waitFor"
 """The annotation that says what Pulumi waits for, in place of the end of a Job."""
+
+
+def section_of(job: Resource, pipelines: Properties) -> str:
+    """The key of a step's settings in ``pipelines``, a section of the stack file; empty without one, as for gates.
+
+    Of the steps of a matrix it is that of the one that has the matrix.
+    """
+    labels = strings(at(job.properties, "metadata", "labels"))
+    pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
+    with contextlib.suppress(ValueError):
+        variant = strings(at(job.properties, "metadata", "annotations")).get(VARIANT_ANNOTATION, "{}")
+        step = str(mapping(json.loads(variant)).get("of") or step)
+    declared = step in mapping(at(pipelines, pipeline, "steps"))
+    return key_of(("pipelines", pipeline, "steps", step)) if declared else ""
 
 
 def awaited(job: Resource) -> bool:

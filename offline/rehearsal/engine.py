@@ -9,18 +9,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
 
+from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
-from slipway.infra.kubernetes.labels import RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
+from slipway.infra.kubernetes.labels import NAME, RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
 from slipway.infra.pipelines.discovery import supplements
 from slipway.infra.placed import PACKAGES
 from slipway.infra.platform import add
-from slipway.infra.review.stack import JOB, Resource, strings
+from slipway.infra.review.stack import JOB, Properties, Resource, at, strings, whole
 from slipway.offline.engine.monitor import NotCreatedError, Observer
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
 from slipway.offline.evaluated.paid import kept_parts
+from slipway.offline.evaluated.phrasing import duration
 from slipway.offline.evaluated.places import is_held, is_moved, is_probe
 from slipway.offline.evaluated.scheduling import PodRequest
-from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload
+from slipway.offline.evaluated.workloads import STATEFUL_SET, Workload, section_of
 from slipway.offline.policies.pods import built_image
 from slipway.offline.rehearsal import moves
 from slipway.offline.rehearsal.beside import NOT_RUN
@@ -47,7 +49,7 @@ from slipway.offline.rehearsal.cluster.job_controller import (
 )
 from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
 from slipway.offline.rehearsal.cluster.job_queues import JobQueues, Ticket
-from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Prepare
+from slipway.offline.rehearsal.cluster.kubelet import OOM_KILLED, Kubelet, Prepare
 from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
 from slipway.offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
 from slipway.offline.rehearsal.cluster.server_specs import app_of
@@ -56,6 +58,7 @@ from slipway.offline.rehearsal.history import Notes
 from slipway.offline.rehearsal.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
 from slipway.offline.rehearsal.state import JobRecord, Phase, Place, Results, ServiceRecord, State
 from slipway.workloads.runtime.exits import BUDGET_SPENT, GPU_IDLE
+from slipway.workloads.runtime.failures import explain, known
 from slipway.workloads.runtime.usage.limits import Reached
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
@@ -119,6 +122,8 @@ class Engine(Observer):
     is_beside: Callable[[Resource], bool] = lambda _: False
     """Whether the program declares a resource beside `slipway.run`."""
     notes: Notes | None = None
+    pipelines: Properties = field(default_factory=dict[str, object])
+    """The section `slipway:pipelines` of the stack file."""
     backoff: float = job_controller.BACKOFF
     capacity: Capacity | None = None
     """How many nodes pools have, where a trace says it."""
@@ -333,8 +338,29 @@ class Engine(Observer):
             raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:
             reached = Reached.parse(record.message) if record.exit_code in (BUDGET_SPENT, GPU_IDLE) else None
-            why = f"{reached.says}; {reached.fix}" if reached else f"{result.reason}: {result.message}"
+            why = f"{reached.says}; {reached.fix}" if reached else self._explain(resource, record, result)
             raise self._end_job(record, Phase.FAILED, why)
+
+    def _explain(self, resource: Resource, record: JobRecord, result: JobResult) -> str:
+        """Why the Job failed: in the words of its program, and with what mends it where that is known."""
+        pod, said, beside = result.pod, "", result.message.partition("; ")[2]
+        if result.reason == job_controller.DEADLINE_EXCEEDED:
+            waited = record.pending if record.node else time.time() - record.started
+            length = duration(whole(at(resource.inputs, "spec", "activeDeadlineSeconds")))
+            waits = f", {waited:.0f} s of them without a node" if waited >= 1 else ""
+            failure = known(f"{result.reason}: {length}{waits}")
+        elif pod is None:
+            return f"{result.reason}: {result.message}"
+        elif pod.reason == OOM_KILLED:
+            used = f"{record.peak_memory} MiB at its peak, and its limit is {record.memory_limit} MiB"
+            failure = known(f"{OOM_KILLED}: {used}")
+        else:
+            pipeline = strings(resource.metadata.get("labels")).get(NAME, "")
+            failure = explain(pod.message, lock=command("lock", pipeline=pipeline))
+            who = result.message.partition("container ")[0]
+            said = f"{who}{failure.words(f'container {pod.container!r}')} (exit code {pod.exit_code})"
+        advice = failure.advice(section_of(resource, self.pipelines))
+        return "; ".join(filter(None, [said, failure.says, advice, beside]))
 
     def _run_alone(self, resource: Resource, record: JobRecord, log: IO[bytes], stop: Stop) -> JobResult:
         job = job_controller.job_spec(resource)

@@ -316,6 +316,7 @@ class Session:
         )
         engine.is_beside = self.is_beside
         engine.follow(configuration.trace)
+        engine.pipelines = mapping(without_prefix(configuration.values).get("pipelines"))
         engine.notes = Notes(place.store, options.stack, options.root)
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():

@@ -150,9 +150,7 @@ def test_an_app_is_a_deployment_behind_a_service(folder: Path) -> None:
     assert environment["GREETING"] == "$$(HOME) {you}"
     service = named(recording, SERVICE, "tried-page")
     assert json.loads(service["metadata"]["annotations"]["slipway/people"]) == {"title": "Page", "path": "/draw"}
-    assert recording.exports["tried"]["apps"] == {
-        "page": "kubectl --kubeconfig /nowhere --namespace slipway port-forward service/tried-page 8080:8080"
-    }
+    assert recording.exports["tried"]["apps"] == {"page": "make open APP=tried.page STACK=test"}
 
 
 def container_of(inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -347,7 +347,7 @@ def test_with_domains_and_groups_people_are_said_to_need_both() -> None:
 def told(recording: Recording) -> tuple[str, list[str]]:
     """The address of the page, and what is left to do, as the stack's outputs have them."""
     shown = recording.exports["tried"]
-    assert shown["apps"]["page"].endswith("port-forward service/tried-page 8080:8080")
+    assert shown["apps"]["page"] == "make open APP=tried.page STACK=test"
     return shown["addresses"]["page"], shown["to_do"]["page"]
 
 

@@ -175,6 +175,15 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["show", "--stack", "local", *words])
 
 
+def test_without_kubectl_runs_are_refused_in_one_line(up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (up / "bin/kubectl").unlink()
+    monkeypatch.setenv("PATH", str(up / "bin"))
+    result = run("runs")
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    (line,) = result.stderr.splitlines()
+    assert "kubectl is not on PATH" in line
+
+
 def test_a_stack_that_is_up_shows_its_runs_and_those_by_the_clock(up: Path) -> None:
     with live.history_of("local", up) as history:
         facts = {result.path: result.facts for result in history.results if result.step == "train"}

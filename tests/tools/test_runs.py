@@ -25,6 +25,7 @@ from tests.workloads.places.world import merge
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
 PODS = "/api/v1/namespaces/slipway/pods"
 MAPS = "/api/v1/namespaces/slipway/configmaps"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/slipway/workloads"
 
 
 def job(name: str, ended: str = "", *, suspend: bool = False, held: bool = True) -> dict[str, Any]:
@@ -57,6 +58,7 @@ class Api:
 
     def __init__(self, *jobs: Mapping[str, Any]) -> None:
         self.maps: dict[str, Any] = {}
+        self.workloads: list[dict[str, Any]] = []
         self.last: list[str] = []
         self.jobs: dict[str, Any] = {entry["metadata"]["name"]: copy.deepcopy(entry) for entry in jobs}
         self.going: set[str] = set()
@@ -66,11 +68,8 @@ class Api:
         name, _, part = path.removeprefix(JOBS).strip("/").partition("/")
         if path.startswith(PODS):
             return 200, {"items": self.pods()}
-        if path.startswith(MAPS):
-            name = path.removeprefix(f"{MAPS}/")
-            if method == "PATCH":
-                merge(self.maps[name], content)
-            return (200, self.maps[name]) if name in self.maps else (404, {})
+        if path.startswith((MAPS, WORKLOADS)):
+            return self.other(method, path, content)
         if method == "POST":
             name = content["metadata"]["name"]
             assert name not in self.jobs
@@ -94,6 +93,15 @@ class Api:
         if method != "GET" and not part:
             self.done.append((method, name))
         return 200, self.jobs.get(name, {})
+
+    def other(self, method: str, path: str, content: Any) -> tuple[int, dict[str, Any]]:
+        name = path.removeprefix(f"{MAPS}/")
+        changed = self.workloads if path.startswith(WORKLOADS) else [self.maps[name]] if name in self.maps else []
+        for item in changed if method == "PATCH" else ():
+            merge(item, content)
+        if path.startswith(WORKLOADS):
+            return 200, {"items": self.workloads}
+        return (200, self.maps[name]) if name in self.maps else (404, {})
 
     def pods(self) -> list[Any]:
         """Those of the runner. Before its pod has ended, it lets those Jobs run that are `last`."""
@@ -133,6 +141,28 @@ def test_a_run_that_was_stopped_goes_on(api: Api, namespace: Namespace) -> None:
     # The runner alone: it lets those run whose turn it is.
     assert api.done[2:] == [("PATCH", "cluster-run")]
     assert api.suspended()["cluster-run"] is False
+
+
+def test_a_step_of_an_up_is_held_and_no_other(api: Api, namespace: Namespace) -> None:
+    assert any("of-an-up: held" in line for line in namespace.stop_step("of-an-up"))
+    assert api.done == [("PATCH", "of-an-up")]
+    assert api.suspended()["of-an-up"] is True
+    api.jobs["of-an-up"] = job("of-an-up", "Complete", held=False)
+    api.done.clear()
+    assert list(namespace.stop_step("of-an-up"))
+    assert api.done == []
+    with pytest.raises(RunError, match="make stop"):
+        list(namespace.stop_step("train"))
+    with pytest.raises(RunError, match="no Job gone"):
+        list(namespace.stop_step("gone"))
+
+
+def test_a_step_that_kueue_admitted_is_not_let_go_on(api: Api, namespace: Namespace) -> None:
+    api.workloads = [
+        {"metadata": {"name": "w", "ownerReferences": [{"uid": "uid-of-an-up"}]}, "spec": {"active": True}}
+    ]
+    list(namespace.stop_step("of-an-up"))
+    assert api.workloads[0]["spec"]["active"] is False
 
 
 def test_a_run_that_was_stopped_for_longer_than_its_limit_goes_on(api: Api, namespace: Namespace) -> None:
@@ -255,6 +285,9 @@ def test_a_step_with_places_is_stopped_with_what_moves_it(moved: Api, namespace:
     for name in ("at-flex", "at-spot", "spot-probe", "at-own"):
         assert moved.jobs[name]["metadata"]["annotations"]["slipway/holder"] == ""
     assert moved.jobs["of-an-up-at-spot"]["metadata"]["annotations"]["slipway/holder"] == "train-x"
+    list(namespace.hold_place("of-an-up-at-spot"))
+    assert moved.suspended()["of-an-up-at-spot"] is True
+    assert moved.jobs["of-an-up-at-spot"]["metadata"]["annotations"]["slipway/holder"] == ""
     moved.done.clear()
     list(namespace.run())
     assert moved.done == [("PATCH", "cluster-run")]

@@ -9,8 +9,6 @@ by the newest update that had begun by then.
 
 import contextlib
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +31,6 @@ from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.stack import (
     JOB,
-    KUBERNETES_PROVIDER,
     Properties,
     Stack,
     at,
@@ -43,8 +40,9 @@ from slipway.infra.review.stack import (
     text,
 )
 from slipway.infra.settings.pipelines import KEY
+from slipway.tools.clusters import kubectl
 from slipway.tools.history.comparison import History, HistoryError
-from slipway.tools.show import Described, ShowError, reader_pod, unpack
+from slipway.tools.show import Described, ShowError, reader_pod, run_kubectl, unpack
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from slipway.workloads.runtime.history import Result, results
 from slipway.workloads.runtime.paid import SECONDS_KEPT
@@ -212,11 +210,6 @@ def _declared(resources: Iterable[Properties]) -> dict[str, list[Properties]]:
 
 def places_of(stack: str, resources: Sequence[Properties], folder: Path) -> tuple[Described, list[Described]]:
     """What reads the store, and by cluster what reads its Jobs. Raises HistoryError."""
-    kubeconfigs: dict[str, Properties] = {
-        text(resource.get("urn")).rpartition("::")[2]: mapping(resource.get("inputs"))
-        for resource in resources
-        if resource.get("type") == KUBERNETES_PROVIDER and not resource.get("delete")
-    }
     places: list[Described] = []
     for resource in resources:
         name = text(resource.get("urn")).rpartition("::")[2]
@@ -224,7 +217,7 @@ def places_of(stack: str, resources: Sequence[Properties], folder: Path) -> tupl
             continue
         provider = text(resource.get("provider")).split("::")[-2:][0]
         namespace, _, job = text(resource.get("id")).rpartition("/")
-        words = ["kubectl", *_login(provider, kubeconfigs.get(provider, {}), folder), "--namespace", namespace]
+        words = [*kubectl(*pulumi_cli.kubeconfig_of(resources, provider), folder), "--namespace", namespace]
         places.append(Described(words, job, "", "", "", text(resource.get("urn"))))
     if not places:
         raise HistoryError(
@@ -233,29 +226,9 @@ def places_of(stack: str, resources: Sequence[Properties], folder: Path) -> tupl
     return places[0], places
 
 
-def _login(provider: str, inputs: Properties, folder: Path) -> list[str]:
-    """The options with which kubectl reaches the cluster of a provider. Only this user can read the file."""
-    kubeconfig = text(pulumi_cli.decrypt(inputs.get("kubeconfig")))
-    context = text(pulumi_cli.decrypt(inputs.get("context")))
-    words = ["--context", context] if context else []
-    if not kubeconfig:
-        return words
-    with contextlib.suppress(OSError):
-        if Path(kubeconfig).expanduser().is_file():
-            return ["--kubeconfig", str(Path(kubeconfig).expanduser()), *words]
-    file = folder / f"{provider}.kubeconfig"
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(kubeconfig)
-    return ["--kubeconfig", str(file), *words]
-
-
 def _jobs(place: Described) -> list[Properties]:
-    done = subprocess.run(
-        [*place.kubectl, "get", "jobs", "--output", "json"], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise HistoryError(f"kubectl get jobs: {done.stderr.strip()}")
-    return mappings(mapping(json.loads(done.stdout)).get("items"))
+    """The Jobs of the namespace. Raises ShowError."""
+    return mappings(mapping(json.loads(run_kubectl(place, ["get", "jobs", "--output", "json"]))).get("items"))
 
 
 def _facts(jobs: Iterable[Properties]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""The verbs that ask clouds and clusters: `doctor`, `watch`, `logs`, `show`, `put`, `get`, `run` and `stop`."""
+"""The verbs that ask clouds and clusters: `doctor`, `watch`, `logs`, `shell`, `open`, `show`, `put`, `get`, `run`,
+`stop`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +57,38 @@ def logs(
     from slipway.tools.watch.logs import main
 
     raise typer.Exit(main(stack, step, kubeconfig, context, follow=follow, attempts=attempts))
+
+
+def shell(
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step: train, or pipeline.train.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="In place of a shell; write -- before it.")
+    ] = None,
+    stack: Stack = "",
+    index: Annotated[int, typer.Option(metavar="N", help="Of several pods, the one with this index.")] = 0,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+) -> None:
+    """Open a shell in the container of a step that runs, or run a command there, by kubectl.
+
+    Ends with the exit code of the shell or command, and with 2 where the step does not run.
+    """
+    from slipway.tools.shell import enter
+
+    raise typer.Exit(enter(stack, step, words or [], kubeconfig, context, index=index))
+
+
+def open_app(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The app: page, or pipeline.page.")] = "",
+    stack: Stack = "",
+    port: Annotated[int, typer.Option(metavar="N", help="Of this machine; default: the app's own.")] = 0,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+) -> None:
+    """Reach an app from this machine, at an address of its own that is printed, by kubectl's port-forward."""
+    from slipway.tools.shell import open_app as forward
+
+    raise typer.Exit(forward(stack, app, port, kubeconfig, context))
 
 
 OF_HISTORY = ("runs", "compare", "retention")
@@ -122,8 +155,17 @@ def run(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "")
     raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.run, starts=True))
 
 
-def stop(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "") -> None:
-    """Stop a run: its pods end, and what they saved stays."""
-    from slipway.tools.runs import Namespace, act_on_runs
+def stop(
+    step: Annotated[
+        str, typer.Argument(metavar="STEP", help="A step that `pulumi up` runs; without, a run in the cluster.")
+    ] = "",
+    stack: Stack = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+) -> None:
+    """Stop a run in the cluster, or a step: its pods end, and what they saved stays."""
+    from slipway.tools.runs import Namespace, act_on_runs, stop_step
 
+    if step:
+        raise typer.Exit(stop_step(stack, step, kubeconfig, context))
     raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.stop))

@@ -18,8 +18,8 @@ from slipway.infra.places import PROJECT
 from slipway.infra.pulumi_cli import unfinished_jobs
 from slipway.infra.terminal import new_console
 from slipway.offline.evaluated.model import document
+from slipway.tools.clusters import Clusters
 from slipway.tools.watch.document import watched
-from slipway.tools.watch.observed import Clusters
 from slipway.tools.watch.plan import Plan, PlanError, evaluate, plan_of
 from slipway.tools.watch.screen import Changes, Key, keyboard, screen, summary
 from slipway.tools.watch.session import Session

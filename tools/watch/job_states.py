@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
 from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
@@ -24,13 +23,15 @@ from slipway.tools.watch.observed import (
     name_of,
     newest,
     owners,
+    selection_of,
     since,
     time_of,
     uid_of,
 )
 from slipway.tools.watch.plan import Expected
-from slipway.tools.watch.pod_states import Around, last_words, pod_state, recognise, table
+from slipway.tools.watch.pod_states import Around, pod_state, recognise, seen, waiting_claims
 from slipway.tools.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration, times
+from slipway.workloads.runtime.failures import explain, known
 
 # What Kueue says of a Job that waits, which services do not come up, and which runs by the clock failed.
 
@@ -49,9 +50,9 @@ def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties 
 def why_held(job: Properties) -> Reason | None:
     """Why a Job is suspended that `up` does not wait for, or what lets these run; None for others."""
     if RUNS_ANNOTATION in annotations_of(job):
-        return Reason("it is held until its turn", kind="held")
+        return seen("held")
     if labels_of(job).get(NAME) == CLUSTER_RUN:
-        return Reason("the run was stopped", f"`{command('run', stack='…')}` goes on with it", kind="stopped")
+        return seen("stopped")
     return None
 
 
@@ -61,30 +62,16 @@ def why_suspended(
     """Why the suspended Job is not let go."""
     queue = labels_of(job).get(QUEUE_NAME, "")
     if not queue:
-        return Reason(
-            "somebody has suspended it",
-            '`kubectl patch job NAME --type merge -p \'{"spec": {"suspend": false}}\'` lets it go on',
-            kind="suspended",
-        )
+        return seen("suspended")
     if workload is None:
         event = newest(events, "FailedCreateWorkload", "ErrWorkloadCompose", "FailedAdmission", "UpdateFailed")
         words = event.message if event else ""
-        return Reason(
-            f"Kueue has not taken it up{words and f': {words}'}",
-            f"look whether Kueue runs, and whether the LocalQueue {queue} is there",
-            words,
-            "kueue",
-        )
+        return seen("no workload", words, why=words and f": {words}", queue=queue)
     workload_conditions = conditions(workload)
     if at(workload, "spec", "active") is False:
-        return Reason(
-            "Kueue has given it up, and admits it no more",
-            "set the Workload's `spec.active` to true, or delete the Job: the next `pulumi up` makes it anew",
-            text(workload_conditions.get("Evicted", {}).get("message")),
-            "deactivated",
-        )
+        return seen("deactivated", text(workload_conditions.get("Evicted", {}).get("message")))
     if holds(workload_conditions, "Admitted"):
-        return Reason("it has been admitted, and starts", kind="admitted")
+        return seen("admitted")
     if holds(workload_conditions, "QuotaReserved"):
         return _admission_checks(workload)
     return _without_quota(workload, workload_conditions, workloads)
@@ -114,22 +101,19 @@ def _admission_checks(workload: Properties) -> Reason:
     checks = mappings(at(workload, "status", "admissionChecks"))
     pending = [check for check in checks if check.get("state") != "Ready"]
     if not pending:
-        return Reason("it has its quota, and is about to be admitted", kind="checks")
+        return seen("reserved")
     names = ", ".join(text(check.get("name")) for check in pending)
     requested = time_of(pending[0].get("lastTransitionTime"))
     since = f" since {requested.astimezone():%H:%M}" if requested else ""
     words = "; ".join(filter(None, (text(check.get("message")) for check in pending)))
-    what = f"it has its quota, and waits{since} for all its nodes together ({names})"
-    return Reason(f"{what}: {words}" if words else what, words=words, kind="checks")
+    return seen("checks", words, since=since, names=names, why=words and f": {words}")
 
 
 def _without_quota(
     workload: Properties, workload_conditions: Mapping[str, Properties], workloads: Sequence[Properties]
 ) -> Reason:
     words = text(workload_conditions.get("QuotaReserved", {}).get("message"))
-    reason = recognise(words, table("queue")) or Reason(
-        words or "Kueue has not looked at it yet", "", words, "new"
-    )
+    reason = recognise(words, "queue", words or "Kueue has not looked at it yet", kind="new")
     says = reason.says
     if lost := holds(workload_conditions, "Preempted") or holds(workload_conditions, "Evicted"):
         says = f"{says}; it ran before, and lost its place: {text(lost.get('message'))}"
@@ -170,7 +154,8 @@ def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
             if not ended:
                 continue
             name = f"{labels.get(NAME, '')}.{labels.get(COMPONENT, '')}"
-            words = last_words(text(ended.get("message"))) or text(ended.get("reason"))
+            failure = explain(text(ended.get("message")))
+            words = failure.line or failure.last or text(ended.get("reason"))
             yield (
                 f"service {name} is not ready: its program has ended "
                 f"{times(max(whole(status.get('restartCount')), 1))}, "
@@ -263,15 +248,6 @@ _FIRST = (
 _EVICTED = frozenset({"disk", "memory", "resources", "disk limit", "evicted"})
 """Kinds of reasons for which a node evicts a pod that the pod's requests decide about."""
 
-_KEYS = {
-    "memory": "memory",
-    "shared memory": "shm",
-    "disk": "ephemeral_storage",
-    "disk limit": "ephemeral_storage",
-    "time limit": "time_limit",
-}
-"""The key of a step's settings that mends a failure of that kind."""
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -302,8 +278,7 @@ def step_state(step: Expected, snapshot: Snapshot) -> StepState:
     state = StepState(step.name, step.job, step.cluster, step.pool, Phase.ABSENT, wanted=step.pods)
     job = snapshot.job
     if job is None:
-        reason = Reason("nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up")
-        return replace(state, reason=reason)
+        return replace(state, reason=seen("no job"))
     pods = [pod_of(pod, step, snapshot) for pod in snapshot.pods]
     current = newest_of_each_index(pods)
     wanted = max(whole(at(job, "spec", "parallelism"), 1), 1)
@@ -343,7 +318,18 @@ def pod_of(pod: Properties, step: Expected, snapshot: Snapshot) -> PodState:
     observed = snapshot.observed
     events = observed.events.get(uid_of(pod), ())
     nodes = replace(step.nodes, pool=step.pool)
-    around = Around(events, nodes, observed.autoscaler, observed.gone_nodes, flavor, added, observed.at)
+    around = Around(
+        events=events,
+        nodes=nodes,
+        autoscaler=observed.autoscaler,
+        gone_nodes=observed.gone_nodes,
+        own_nodes=observed.own_nodes.get(selection_of(pod)),
+        claims=waiting_claims(observed),
+        flavor=flavor,
+        added=added,
+        at=observed.at,
+        section=step.section,
+    )
     return pod_state(pod, around)
 
 
@@ -359,8 +345,7 @@ def _judge(
             # What it did before it failed was known then.
             reason = before.reason
         else:
-            reason = _failure(job, failed, state, pods, before)
-        reason = replace(reason, fix=_fix_with_key(reason, step))
+            reason = _failure(step, snapshot, failed, state, pods)
         return replace(state, phase=Phase.FAILED, reason=reason, since=since(failed), ended=since(failed))
     if deletion := deletion_time(job):
         return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=deletion)
@@ -438,9 +423,7 @@ def _retry_reason(state: StepState) -> Reason:
     failed = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.disrupted == state.retried]
     fix = next((pod.reason.fix for pod in failed if pod.reason.kind in _EVICTED), "")
     why = f"{state.retried}; " if state.retried else ""
-    return Reason(
-        f"{why}Kubernetes makes the next pod, after a wait that grows from 10 s to ten minutes", fix, kind="retry"
-    )
+    return replace(seen("retry", why=why), fix=fix)
 
 
 def _creation_problem(events: Sequence[Event]) -> Reason:
@@ -449,14 +432,9 @@ def _creation_problem(events: Sequence[Event]) -> Reason:
     if refusal is None:
         return NOTHING
     words = refusal.message
-    reason = recognise(words, table("creation")) or Reason(words, "", words, "refused")
+    reason = recognise(words, "creation", words, kind="refused")
     if reason.kind == "namespace quota" and (beyond := beyond_quota(words)):
-        return Reason(
-            f"{reason.says}. It alone asks for more {beyond} than the quota has: this wait has no end",
-            "raise the quota, or ask for less in the step",
-            words,
-            "never",
-        )
+        return seen("quota too small", words, quota=reason.says, beyond=beyond)
     return reason
 
 
@@ -505,36 +483,24 @@ def _retries(job: Properties, pods: Sequence[PodState], snapshot: Snapshot, want
     return by_kueue + max(len(names) - wanted - by_kueue * wanted, 0), kueue_says or why
 
 
-def _fix_with_key(reason: Reason, step: Expected) -> str:
-    """The fix of a failure with the key in the stack file that mends it, where the step has a section there."""
-    key = _KEYS.get(reason.kind)
-    if not key or not step.section:
-        return reason.fix
-    return reason.fix.replace(f"the step's `{key}`", f"`{step.section}.{key}`")
-
-
 def _failure(
-    job: Properties, condition: Properties, state: StepState, pods: Sequence[PodState], before: StepState | None
+    step: Expected, snapshot: Snapshot, condition: Properties, state: StepState, pods: Sequence[PodState]
 ) -> Reason:
     """Why the Job failed: the words of the pod that was the cause."""
-    words = text(condition.get("message"))
+    words, before = text(condition.get("message")), snapshot.before
     failed = [pod for pod in pods if pod.phase is Phase.FAILED]
     if condition.get("reason") == "DeadlineExceeded":
-        seconds = whole(at(job, "spec", "activeDeadlineSeconds"))
+        seconds = whole(at(snapshot.job, "spec", "activeDeadlineSeconds"))
         ending = {Phase.ENDING, Phase.RETRYING}
         last = before.says if before and not before.phase.over and before.phase not in ending else ""
-        doing = f"; before that it {last}" if last else ""
-        fix = (
-            "raise the step's `time_limit`; the next `pulumi up` starts it again, and what it has published and "
-            "its newest checkpoint are still there"
-        )
-        if before and before.phase in {Phase.WAITING, Phase.PULLING} and before.reason.fix:
-            fix = before.reason.fix
-        return Reason(f"ended by its time limit of {duration(seconds)}{doing}", fix, words, "time limit")
+        over = known(f"DeadlineExceeded: {duration(seconds)}{f'; before that it {last}' if last else ''}")
+        waited = before and before.phase in {Phase.WAITING, Phase.PULLING}
+        fix = before.reason.fix if before and waited else ""
+        return Reason(over.says, fix or over.advice(step.section), words, over.kind)
     causes = [pod for pod in failed if not pod.disrupted and pod.code not in {NEIGHBOUR_FAILED, *LOST_CODES}]
     causes = causes or [pod for pod in failed if not pod.disrupted and pod.code != NEIGHBOUR_FAILED] or failed
     cause = min(causes, key=lambda pod: (pod.ended or LONG_AGO, pod.index or 0), default=None)
     if cause is None:
-        return Reason(f"its pods are gone, and with them their words: {words}", "", words, "gone")
+        return seen("pods gone", words, last=words)
     who = f"pod {cause.index}: " if state.wanted > 1 and cause.index is not None else ""
     return replace(cause.reason, says=f"{who}{cause.reason.says}")

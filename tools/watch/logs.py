@@ -11,8 +11,8 @@ from slipway.infra.api_server import UnreadableError
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.schema.problems import printable_lines
+from slipway.tools.clusters import AccessError, explain
 from slipway.tools.watch.cli import WatchError, open_session
-from slipway.tools.watch.observed import AccessError, explain
 from slipway.tools.watch.plan import Expected, Plan, PlanError
 from slipway.tools.watch.session import Line, Session, lines
 from slipway.tools.watch.states import Phase, PodState, StepState, as_on_terminal

@@ -1,127 +1,17 @@
 """What a namespace of a cluster has at one moment: Jobs, pods, events, Kueue's Workloads."""
 
 import json
-import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
-from slipway.infra import pulumi_cli
-from slipway.infra.api_server import (
-    ApiServer,
-    Kubeconfig,
-    KubeconfigError,
-    UnreachableError,
-    UnreadableError,
-    read_kubeconfig,
-)
-from slipway.infra.commands import option
+from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.placed import UNTIL
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import Properties, at, mapping, mappings, strings, text, whole
-from slipway.tools.watch.plan import Place
-
-# The API servers of a stack's clusters, through the kubeconfigs that the stack file or the stack's state has.
-
-
-TIMEOUTS = (5, 15)
-"""Seconds to wait for a connection and for an answer."""
-
-
-class AccessError(Exception):
-    """A cluster cannot be reached. The text says why, and what to do about it."""
-
-
-class NotCreatedError(AccessError):
-    """The stack has not created the cluster yet."""
-
-
-@dataclass
-class Clusters:
-    """The clusters of ``stack``. ``kubeconfig`` names a file that is used in place of what the stack has."""
-
-    stack: str
-    places: dict[str, Place]
-    kubeconfig: Path | None = None
-    context: str | None = None
-    _servers: dict[str, ApiServer] = field(default_factory=dict[str, ApiServer])
-
-    def server(self, cluster: str) -> ApiServer:
-        """The API server of the cluster. Raises AccessError, also where the cluster is not there yet."""
-        if cluster not in self._servers:
-            self._servers[cluster] = self._connect(self.places[cluster])
-        return self._servers[cluster]
-
-    def _connect(self, place: Place) -> ApiServer:
-        if self.kubeconfig is not None:
-            return _server(str(self.kubeconfig.expanduser()), self._context(place, self.kubeconfig))
-        if place.kubeconfig:
-            return _server(str(Path(place.kubeconfig).expanduser()), place.context)
-        return _server(*self._from_state(place))
-
-    def _context(self, place: Place, kubeconfig: Path) -> str | None:
-        """The context of a given kubeconfig: the one that is named, else the cluster's, else the current one."""
-        if self.context:
-            return self.context
-        if place.name in _read(str(kubeconfig)).logins:
-            return place.name
-        if len(self.places) > 1:
-            raise AccessError(
-                f"the stack has the clusters {', '.join(self.places)}, and {kubeconfig} has no context "
-                f"{place.name!r}: give it contexts with their names"
-            )
-        return None
-
-    def _from_state(self, place: Place) -> tuple[str, str | None]:
-        try:
-            resources = pulumi_cli.resources_of(self.stack)
-        except pulumi_cli.CliError as error:
-            raise AccessError(f"{error}; or name a kubeconfig: {option('kubeconfig', '…')}") from error
-        kubeconfig, context = pulumi_cli.kubeconfig_of(resources, place.name)
-        if kubeconfig:
-            return kubeconfig, context
-        raise NotCreatedError("`pulumi up` has not made it yet")
-
-
-def _server(kubeconfig: str, context: str | None) -> ApiServer:
-    known = _read(kubeconfig)
-    try:
-        command, hint = known.logins[known.context(context)]
-    except KubeconfigError as error:
-        fix = (
-            f"`context` of the cluster in the stack file, or {option('kubeconfig', '…')} {option('context', '…')}"
-        )
-        raise AccessError(f"{error}. Name one of them: {fix}") from error
-    if command and shutil.which(command) is None:
-        # The client would ask without a token, and be refused for a reason that is none.
-        raise AccessError(f"{command} is not on PATH, which signs in to it. {hint}".strip())
-    return ApiServer(kubeconfig, context, TIMEOUTS)
-
-
-def _read(kubeconfig: str) -> Kubeconfig:
-    try:
-        return read_kubeconfig(kubeconfig)
-    except KubeconfigError as error:
-        raise AccessError(str(error)) from error
-
-
-def explain(error: Exception) -> str:
-    """Why a cluster could not be read, as one sentence with what to do."""
-    words = " ".join(str(error).split())
-    if isinstance(error, AccessError):
-        return words
-    if re.search(r"\b401\b|Unauthorized", words):
-        return f"it does not know this login any more ({words}): sign in again"
-    if re.search(r"forbidden|cannot (?:list|get)|\b403\b", words, re.IGNORECASE):
-        return f"this login may not read it: {words}"
-    if re.search(r"timed out|Timeout", words):
-        return f"it does not answer: {words}"
-    return f"it cannot be reached: {words}" if isinstance(error, UnreachableError) else words
-
+from slipway.tools.clusters import explain
 
 # Typed looks into the Kubernetes objects that a watch reads: Jobs, pods, events, conditions.
 
@@ -210,6 +100,11 @@ def gpus_of(pod: Properties) -> int:
     return sum(whole(at(container, "resources", "limits", GPU_RESOURCE)) for container in containers)
 
 
+def selection_of(pod: Properties) -> str:
+    """The labels that the pod's node selector asks for, as a selector of the API."""
+    return ",".join(f"{key}={value}" for key, value in sorted(strings(at(pod, "spec", "nodeSelector")).items()))
+
+
 @dataclass(frozen=True)
 class Event:
     """What was said last of an object: the ``reason`` in one word, and ``by`` whom it was said."""
@@ -269,6 +164,7 @@ SOON, RARELY = 15.0, 60.0
 class Observed:
     """The objects of a namespace as of ``at``; ``events`` are by the UID of what they are about.
 
+    ``own_nodes`` are those with the labels which pods select that taints keep away, by `selection_of`.
     ``trouble`` says what could not be read.
     """
 
@@ -279,6 +175,8 @@ class Observed:
     cron_jobs: Sequence[Properties] = ()
     autoscaler: str = ""
     gone_nodes: frozenset[str] = frozenset()
+    own_nodes: Mapping[str, Sequence[Properties]] = field(default_factory=dict[str, Sequence[Properties]])
+    claims: Sequence[Properties] = ()
     at: datetime = LONG_AGO
     trouble: Sequence[str] = ()
 
@@ -310,6 +208,8 @@ class Namespace:
             self._list("/apis/batch/v1", "cronjobs", trouble, labelSelector=selector),
             text(at(self._ask(AUTOSCALER_STATUS), "data", "status")),
             self._gone_nodes(pods),
+            self._own_nodes(pods),
+            mappings((self._ask(f"/api/v1/namespaces/{self.name}/persistentvolumeclaims") or {}).get("items")),
             now,
             trouble,
         )
@@ -334,12 +234,12 @@ class Namespace:
             return []
         return mappings((answer or {}).get("items"))
 
-    def _ask(self, path: str, *, when_missing: float = RARELY) -> Properties | None:
+    def _ask(self, path: str, *, when_missing: float = RARELY, **query: str) -> Properties | None:
         """What nobody needs to be allowed to read: None where it is not there, or was refused a while ago."""
         if self.clock() < self._pauses.get(path, 0.0):
             return None
         try:
-            answer, pause = self.server.get(path), when_missing
+            answer, pause = self.server.get(path, **query), when_missing
         except UnreachableError:
             raise
         except UnreadableError:
@@ -352,6 +252,16 @@ class Namespace:
         """What a ConfigMap has; nothing where it is not there, or this login may not read it."""
         path = f"/api/v1/namespaces/{self.name}/configmaps/{name}"
         return strings((self._ask(path, when_missing=0.0) or {}).get("data")) if name else {}
+
+    def _own_nodes(self, pods: Sequence[Properties]) -> dict[str, Sequence[Properties]]:
+        """The nodes that have the labels which pods select that taints keep away; of those that may be read."""
+        waiting = [pod for pod in pods if "taint" in text(conditions(pod).get("PodScheduled", {}).get("message"))]
+        by_selection: dict[str, Sequence[Properties]] = {}
+        for selection in dict.fromkeys(map(selection_of, waiting)):
+            nodes = self._ask("/api/v1/nodes", labelSelector=selection, limit=str(MOST_NODES))
+            if nodes is not None:
+                by_selection[selection] = mappings(nodes.get("items"))
+        return by_selection
 
     def _gone_nodes(self, pods: Sequence[Properties]) -> frozenset[str]:
         """The nodes of pods that go on, as far as they are not there any more; nobody needs to be allowed to read

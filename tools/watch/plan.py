@@ -1,13 +1,11 @@
 """Which Jobs the program declares for a stack: their names, order, pools and prices, found out without a cloud."""
 
-import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
+from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from slipway.infra.review.stack import (
     JOB,
     KUBERNETES_PROVIDER,
@@ -20,14 +18,14 @@ from slipway.infra.review.stack import (
     text,
     texts,
 )
-from slipway.infra.schema.problems import key_of
 from slipway.offline.evaluated.idle_apps import WatchedApp, watched_apps
 from slipway.offline.evaluated.paid import kept_after
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
-from slipway.offline.evaluated.workloads import Workload, gpus_of, workload_of
+from slipway.offline.evaluated.workloads import Workload, gpus_of, section_of, workload_of
 from slipway.offline.policies.until import last_day, reminder
 from slipway.offline.preview.revisions import evaluate_trees
+from slipway.tools.clusters import Place
 from slipway.tools.watch.states import Cost, Nodes, PodState
 
 WORKERS = {"slipway.workloads.runtime.items.worker", "slipway.workloads.runtime.search.worker"}
@@ -70,15 +68,6 @@ class Expected:
     notes: str = ""
     nodes: Nodes = field(default_factory=Nodes)
     kept: float | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """A cluster of the stack. ``kubeconfig`` is the path of its kubeconfig, where the stack file names one."""
-
-    name: str
-    kubeconfig: str = ""
-    context: str | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +139,7 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
     labels = strings(at(job.properties, "metadata", "labels"))
     pool = workload.pool(stack)
     by_pod = pool is not None and pool.bills_pods
-    section = _section(stack, job, labels)
+    section = section_of(job, mapping(stack.configuration.get("slipway:pipelines")))
     return Expected(
         name=job.name,
         job=text(at(job.properties, "metadata", "name")),
@@ -196,20 +185,6 @@ def _moved(mover: Expected, step: MovedStep, every: Mapping[str, Expected], held
         notes=text(moves_of(step.job).get("notes")),
         after=[*after],
     )
-
-
-def _section(stack: Stack, job: Resource, labels: Mapping[str, str]) -> str:
-    """The key of the step's settings; empty where the stack file has no such section, as for gates.
-
-    Of the steps of a matrix it is that of the one that has the matrix.
-    """
-    pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
-    with contextlib.suppress(ValueError):
-        variant = strings(at(job.properties, "metadata", "annotations")).get(VARIANT_ANNOTATION, "{}")
-        step = text(mapping(json.loads(variant)).get("of")) or step
-    pipelines = mapping(stack.configuration.get("slipway:pipelines"))
-    declared = step in mapping(at(pipelines, pipeline, "steps"))
-    return key_of(("pipelines", pipeline, "steps", step)) if declared else ""
 
 
 # What the nodes cost that the pods of a run hold, at list prices.

@@ -1,21 +1,26 @@
 """From a pod and what was said of it to where it stands."""
 
 import re
+import signal
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from slipway.infra.clouds import registry
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.labels import COMPONENT
+from slipway.infra.kubernetes.labels import COMPONENT, NAME
+from slipway.infra.platform import Taint, TaintEffect
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, whole
+from slipway.offline.evaluated.scheduling import find_untolerated, tolerations
 from slipway.tools.watch.denials import fix_of_denial, fix_of_refused_write
 from slipway.tools.watch.observed import (
     Event,
+    Observed,
     conditions,
     creation_time,
     deletion_time,
@@ -31,6 +36,7 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.states import NOTHING, Nodes, Phase, PodState, Reason, duration
+from slipway.workloads.runtime.failures import Cause, Failure, explain, known
 from slipway.workloads.runtime.usage.limits import IDLE, Reached
 from slipway.workloads.schedule.places.shortages import STOCKOUT
 
@@ -43,38 +49,6 @@ from slipway.workloads.schedule.places.shortages import STOCKOUT
 FILE = Path("data") / "waiting.toml"
 
 
-@dataclass(frozen=True)
-class Known:
-    """Words that are known: those that ``pattern`` finds. Its named groups may stand in ``says`` and ``fix``."""
-
-    kind: str
-    pattern: str
-    says: str
-    fix: str
-
-    def explain(self, words: str, **more: str) -> Reason | None:
-        """The reason that ``words`` give; None where the pattern does not find them."""
-        match = re.search(self.pattern, words)
-        if match is None:
-            return None
-        groups = {name: value for name, value in match.groupdict().items() if value}
-        names = {**_OTHERWISE, **more, **groups}
-        if zone := groups.get("zone"):
-            names["zones"] = zone
-        return Reason(self.says.format_map(names), self.fix.format_map(names), words, self.kind)
-
-
-DISRUPTIONS: Mapping[str, str] = {
-    "EvictionByEvictionAPI": "its node was drained",
-    "PreemptionByScheduler": "a pod of higher priority took its place",
-    "DeletionByTaintManager": "its node was lost, or may not run it any more",
-    "DeletionByPodGC": "its node is gone",
-    "TerminationByKubelet": "its node was shut down or ran short of something",
-    "DeletionByClusterAutoscaler": "the autoscaler removed its node",
-}
-"""By the reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions,
-seen November 2026). What its message says more exactly is in the table `taken`."""
-
 _OTHERWISE = {
     "image": "the image",
     "where": "the region",
@@ -86,6 +60,9 @@ _OTHERWISE = {
     "zones": "the pool's zones",
     "elsewhere": "give its step further pools (`places`, docs/places.md)",
     "doctor": command("doctor", stack="…"),
+    "preview": command("preview"),
+    "run": command("run", stack="…"),
+    **dict.fromkeys(("name", "handler", "why", "since", "beside"), ""),
 }
 """What stands in where the words name none."""
 
@@ -98,34 +75,35 @@ def files() -> list[Path]:
 
 
 @cache
-def table(name: str) -> Sequence[Known]:
-    """The rows of one name of all files: ``scale_up``, ``scheduling``, ``images``. The first that knows counts."""
+def table(name: str) -> Sequence[Cause]:
+    """The rows of one name of all files: ``scale_up``, ``scheduling``, ``images``."""
+    contents = (tomllib.loads(path.read_text(encoding="utf-8")) for path in files())
     return [
-        Known(row["kind"], row.get("pattern") or f"(?i){STOCKOUT}", row["says"], row["fix"])
-        for content in _contents()
-        for row in content.get(name, ())
+        Cause(
+            kind, pattern or f"(?i){STOCKOUT}", says, fix, "".join(key), f"{group['version']}: {group['source']}"
+        )
+        for content in contents
+        for group in content.get(name, ())
+        for kind, pattern, says, fix, *key in group["rows"]
     ]
 
 
-@cache
-def sidecars() -> frozenset[str]:
-    """The names of containers that clouds add to a pod."""
-    return frozenset(str(sidecar) for content in _contents() for sidecar in content.get("sidecars", ()))
+def reason_of(row: Failure, words: str, section: str = "", *, says: str = "", kind: str = "") -> Reason:
+    """The reason that a row gives, with the ``words`` in which it was row; without one what ``says`` that."""
+    return Reason(row.says or says, row.advice(section), words, row.kind or kind)
 
 
-@cache
-def _contents() -> Sequence[dict[str, Any]]:
-    return [tomllib.loads(path.read_text(encoding="utf-8")) for path in files()]
+def recognise(words: str, name: str, says: str = "", *, section: str = "", kind: str = "", **more: str) -> Reason:
+    """The reason that the first row of the table ``name`` gives which knows ``words``; else what ``says`` that.
+
+    ``more`` fills in what rows name, and ``section`` is the key of the step's settings.
+    """
+    return reason_of(known(words, table(name), **{**_OTHERWISE, **more}), words, section, says=says, kind=kind)
 
 
-def recognise(words: str, rows: Sequence[Known], **more: str) -> Reason | None:
-    """The first of ``rows`` that knows ``words``; None where none does. ``more`` fills in what rows name."""
-    return next(filter(None, (row.explain(words, **more) for row in rows)), None)
-
-
-def recognise_or(words: str, name: str, says: str, fix: str = "", kind: str = "", **more: str) -> Reason:
-    """The reason that the table ``name`` knows for ``words``; else one that says ``says``."""
-    return recognise(words, table(name), **more) or Reason(says, fix, words, kind)
+def seen(what: str, words: str = "", **more: str) -> Reason:
+    """The reason for what objects themselves show: the row of the table ``seen`` for ``what``."""
+    return replace(recognise(what, "seen", **more), words=words)
 
 
 # Why a pod has no node: what the autoscaler and the scheduler say of it, as one plain clause.
@@ -134,24 +112,60 @@ def recognise_or(words: str, name: str, says: str, fix: str = "", kind: str = ""
 ELSEWHERE = re.compile(r"didn't match Pod's node affinity(?:/selector)?|didn't match node selector")
 """Said of nodes of other pools than the pod's."""
 
+TAINTED = re.compile(r"untolerated taint|had taints")
+"""Said of nodes of all pools, and since Kubernetes 1.36 without the name of the taint."""
+
 
 @dataclass(frozen=True)
 class Around:
-    """What else is known when a pod is looked at, ``at`` that time: the ``events`` of the pod, the nodes that it
-    asks for, and what the autoscaler writes of its node groups (the text of its status, empty where nobody may
-    read it).
+    """What else is known when a pod is looked at, ``at`` that time: its events, and the nodes that it asks for.
 
-    ``gone_nodes`` are the names of nodes that are not there any more. ``flavor`` is the one that Kueue admitted
-    the pod's Job for, and ``added`` the labels that it added to the pod's node selector.
+    ``autoscaler`` is what it writes of its node groups, empty where nobody may read it. ``gone_nodes`` are names
+    of nodes that are there no more, ``own_nodes`` those with the labels that the pod selects, None where nobody
+    may read them. ``claims`` says of claims by name why they wait. ``flavor`` is the one that Kueue admitted the
+    Job for, ``added`` are the labels that it added to the pod's. ``section`` is the key of the step's settings.
     """
 
     events: Sequence[Event] = ()
     nodes: Nodes = field(default_factory=Nodes)
     autoscaler: str = ""
     gone_nodes: frozenset[str] = frozenset()
+    own_nodes: Sequence[Properties] | None = None
+    claims: Mapping[str, Reason] = field(default_factory=dict[str, Reason])
     flavor: str = ""
     added: Mapping[str, str] = field(default_factory=dict[str, str])
     at: datetime | None = None
+    section: str = ""
+
+    def recognise(self, words: str, name: str, says: str = "", kind: str = "", **more: str) -> Reason:
+        """As `recognise`, with the nodes and the settings of the pod."""
+        return recognise(words, name, says, section=self.section, kind=kind, **self.nodes.words, **more)
+
+
+UNBOUND = 60
+"""Seconds after which a claim should have its volume."""
+
+_OF_CLAIMS = ("FailedBinding", "ProvisioningFailed", "ExternalProvisioning", "VolumeMismatch")
+_OF_PODS = ("WaitForFirstConsumer", "WaitForPodScheduled")
+"""Events of claims (kubernetes/pkg/controller/volume/events/event.go, Kubernetes 1.37)."""
+
+
+def waiting_claims(observed: Observed) -> dict[str, Reason]:
+    """Why each claim of the namespace has no volume, by its name; without those that wait for their first pod."""
+    reasons: dict[str, Reason] = {}
+    for claim in observed.claims:
+        last = newest(observed.events.get(uid_of(claim), ()), *_OF_CLAIMS, *_OF_PODS)
+        if at(claim, "status", "phase") == "Bound" or (last and last.reason in _OF_PODS):
+            continue
+        no_class = last is None and at(claim, "spec", "storageClassName") is None
+        words = last.message if last else "no storage class is set" if no_class else "it is not there yet"
+        reason, created = recognise(words, "claims", words, kind="claim"), creation_time(claim)
+        young = created is not None and (observed.at - created).total_seconds() < UNBOUND
+        if not (young and reason.kind in {"claim", "provisioner"}):
+            reasons[name_of(claim)] = replace(
+                reason, says=f"the claim {name_of(claim)} has no volume: {reason.says}"
+            )
+    return reasons
 
 
 LATE = 15 * 60
@@ -159,38 +173,53 @@ LATE = 15 * 60
 (`--max-node-provision-time` in its FAQ, seen November 2026)."""
 
 
-def why_waiting(words: str, around: Around) -> Reason:
-    """Why no node takes a pod: what the autoscaler says of that, else the scheduler's ``words``."""
-    events = around.events
-    pool, known = around.nodes.pool, around.nodes.words
-    scheduler = explain_scheduling(words, pool)
+def why_waiting(pod: Properties, words: str, around: Around) -> Reason:
+    """Why no node takes the pod: what the autoscaler says of that, else the scheduler's ``words``."""
+    scheduler = explain_scheduling(words, around, taints_of(pod, around.own_nodes))
+    volumes = mappings(at(pod, "spec", "volumes"))
+    claims = [text(at(volume, "persistentVolumeClaim", "claimName")) for volume in volumes]
+    waiting = [around.claims[claim] for claim in claims if claim in around.claims]
+    if scheduler.kind == "volume" and waiting:
+        return replace(waiting[0], words=f"{waiting[0].words}; {words}")
     if scheduler.kind == "selector" and around.added:
         labels = " ".join(f"{key}={value}" for key, value in around.added.items())
-        return Reason(
-            f"Kueue admitted it for the flavor {around.flavor}, and added the labels of that to what it selects "
-            f"({labels}): no node has these and those of its own pool",
-            "give the labels of all flavors of the queue one key with different values (docs/teams.md): this wait "
-            "has no end",
-            words,
-            "flavor",
-        )
+        return seen("flavor", words, flavor=around.flavor, labels=labels)
+    return _of_autoscaler(scheduler, around) or scheduler
+
+
+def _of_autoscaler(scheduler: Reason, around: Around) -> Reason | None:
+    """What the autoscaler says of the pod, beside the ``scheduler``; None where it says nothing."""
+    events, pool = around.events, around.nodes.pool
     request = newest(events, "TriggeredScaleUp", "Nominated")
-    failure = newest(events, "FailedScaleUp")
+    failure = newest(events, "FailedScaleUp", "InsufficientCapacityError")
     refusal = newest(events, "NotTriggerScaleUp")
     if failure and later(failure, request):
-        words = failure.message
-        says = f"no node of pool {pool} could be made: {words}" if pool else f"no node could be made: {words}"
-        return recognise_or(words, "scale_up", says, kind="scale-up", **known)
+        made = f"no node of pool {pool} could be made" if pool else "no node could be made"
+        return around.recognise(failure.message, "scale_up", f"{made}: {failure.message}", "scale-up")
     if request and later(request, refusal):
         return _requested(request, around)
     if refusal is not None:
         return _refusal(refusal.message, scheduler, around)
     for event in reversed(events):
         if event.reason == "FailedScheduling" and "karpenter" in event.by:
-            words = event.message
-            says = f"Karpenter can make no node for it: {words}"
-            return recognise_or(words, "scale_up", says, kind="karpenter", **known)
-    return scheduler
+            says = f"Karpenter can make no node for it: {event.message}"
+            return around.recognise(event.message, "scale_up", says, "karpenter")
+    return None
+
+
+def taints_of(pod: Properties, nodes: Sequence[Properties] | None) -> list[str] | None:
+    """The taint of each of the ``nodes`` that keeps the pod away, as ``key: value``; None where none is known."""
+    if nodes is None:
+        return None
+    tolerated = tolerations(at(pod, "spec", "tolerations"))
+    taints = ([_taint(taint) for taint in mappings(at(node, "spec", "taints"))] for node in nodes)
+    untolerated = (find_untolerated(tolerated, of_node) for of_node in taints)
+    return [f"{taint.key}: {taint.value}" for taint in untolerated if taint is not None]
+
+
+def _taint(taint: Properties) -> Taint:
+    effect = cast("TaintEffect", text(taint.get("effect")))
+    return Taint(text(taint.get("key")), text(taint.get("value")), effect)
 
 
 def _requested(request: Event, around: Around) -> Reason:
@@ -198,16 +227,13 @@ def _requested(request: Event, around: Around) -> Reason:
     groups = _GROUP.findall(request.message)
     if groups and (reason := _backoff(around, [group for group, *_ in groups])):
         return replace(reason, words=f"{request.message}; {reason.words}")
-    nodes, words = {**_OTHERWISE, **around.nodes.words}, request.message
+    words, nodes = request.message, around.nodes.words
     if around.nodes.queued:
         since = f", asked for at {request.at.astimezone():%H:%M}" if request.at else ""
-        says = "queued: the cloud gives {machine} in {zones} for pool {pool} when it has some".format_map(nodes)
-        return Reason(f"{says}{since}", f"wait; or {nodes['elsewhere']}", words, "queued")
+        return seen("queued", words, **nodes, since=since)
     waited = (around.at - request.at).total_seconds() if around.at and request.at else 0
     if waited >= LATE:
-        says = "no {machine} in {zones} has come for pool {pool}".format_map(nodes)
-        says += f", asked for {duration(waited)} ago; the cloud may have none left"
-        return Reason(says, f"wait: it is asked for again; or {nodes['elsewhere']}", words, "late")
+        return seen("late", words, **nodes, waited=duration(waited))
     return Reason(_describe_request(words), "", words, "coming")
 
 
@@ -231,24 +257,17 @@ def _describe_request(words: str) -> str:
 
 def _refusal(words: str, scheduler: Reason, around: Around) -> Reason:
     """``pod didn't trigger scale-up: 1 max node group size reached, 3 node(s) didn't match Pod's node …``."""
-    parts = words.partition("scale-up")[2].strip(" :")
-    pool = around.nodes.pool
-    if reason := recognise(parts, table("no_scale_up"), **around.nodes.words):
+    parts = re.sub(r"^\(it wouldn't fit[^)]*\)", "", words.partition("scale-up")[2].strip(" :")).strip(" :")
+    if scheduler.kind == "too small":
+        return replace(scheduler, words=f"{words}; {scheduler.words}")
+    reason = around.recognise(parts, "no_scale_up")
+    if reason.says:
         if reason.kind == "backoff":
             # The scheduler tells nothing of the cause.
             reason = _backoff(around) or reason
         return replace(reason, words=words)
     if parts and not ELSEWHERE.sub("", re.sub(r"\d+ node\(s\) ", "", parts)).strip(" ,"):
-        return Reason(
-            "no pool that can grow has the labels that the step asks for",
-            f"`{command('preview')}` says which pool the step is for; somebody may have changed or deleted it",
-            words,
-            "selector",
-        )
-    template = explain_scheduling(parts, pool) if parts else NOTHING
-    if template.kind:
-        whose = f"node of pool {pool}" if pool else "node"
-        return Reason(f"no new {whose} would take it either: {template.says}", template.fix, words, template.kind)
+        return seen("no pool", words)
     return replace(scheduler, words=f"{words}; {scheduler.words}")
 
 
@@ -263,38 +282,52 @@ def _backoff(around: Around, groups: Sequence[str] = ()) -> Reason | None:
         if "Backoff" not in block or (around.nodes.pool not in name) or (groups and name not in groups):
             continue
         words = " ".join(re.findall(r"error(?:Code|Message): \"?(.*?)\"?\s*(?=\n|$)", block))
-        if reason := recognise(words, table("scale_up"), **around.nodes.words):
+        if (reason := around.recognise(words, "scale_up")).says:
             return reason
     return None
 
 
-def explain_scheduling(words: str, pool: str = "") -> Reason:
-    """``0/3 nodes are available: 1 node(s) had untolerated taint {…}, 2 Insufficient cpu. preemption: …``."""
+def explain_scheduling(words: str, around: Around, taints: Sequence[str] | None = None) -> Reason:
+    """``0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: …``.
+
+    ``taints`` are those of the nodes of the pod's own pool, None where they are not known.
+    """
+    pool = around.nodes.pool
     if "no nodes available" in words:
-        return Reason("the cluster has no node yet", "", words, "no node")
-    sentence = re.split(r"\.? preemption:| no new claims to deallocate", words)[0].strip(" .")
-    head, _, tail = sentence.partition(": ")
-    clauses: list[Reason] = []
-    elsewhere = False
-    for count, part in _count_nodes(tail if re.match(r"\d+/\d+ nodes", head) else sentence):
-        if ELSEWHERE.search(part):
-            elsewhere = elsewhere or count > 0
-        else:
-            nodes = "one node is" if count == 1 else f"{count} nodes are"
-            clauses.append(recognise(part, table("scheduling"), count=nodes) or Reason(part))
-    if not clauses and elsewhere:
-        return Reason(
-            f"no node of the pool {pool} is there" if pool else "no node has the labels that it asks for",
-            "where the pool grows by itself, wait for its node; else look at the nodes' labels: "
-            "`kubectl get nodes --show-labels`",
-            words,
-            "selector",
-        )
-    if not clauses:
+        return seen("no node", words)
+    sentence, _, preemption = re.sub(r" no new claims to deallocate.*", "", words).partition(" preemption:")
+    head, _, tail = sentence.strip(" .").partition(": ")
+    # A node that is too small even when nothing runs on it cannot be helped by preemption (Kubernetes 1.36).
+    hopeless = re.search(r"0/(\d+) nodes are available: \1 Preemption is not helpful", preemption)
+    counted = _count_nodes(tail if re.match(r"\d+/\d+ nodes", head) else sentence.strip(" ."))
+    elsewhere = around.own_nodes == [] or any(count for count, part in counted if ELSEWHERE.search(part))
+    parts = [(count, part) for count, part in counted if not ELSEWHERE.search(part)]
+    if taints is not None:
+        # What keeps the pod from the nodes of other pools is meant.
+        parts = [(count, part) for count, part in parts if not TAINTED.search(part)]
+        parts += [(count, f"had untolerated taint {{{taint}}}") for taint, count in Counter(taints).items()]
+    if hopeless:
+        parts = [(count, part.replace("Insufficient ", "TooSmall ")) for count, part in parts]
+    reasons = [_clause(count, part, around) for count, part in sorted(parts, key=lambda entry: _rank(entry[1]))]
+    if all(reason.kind == "taint" for reason in reasons) and elsewhere:
+        beside = "".join(f"; of others, {reason.says}" for reason in reasons)
+        return seen("no own node", words, pool=f"the pool {pool}" if pool else "its labels", beside=beside)
+    if not reasons:
         return Reason(words or "no node takes it", "", words)
-    # That a step's pods have a node each is meant; what keeps them from the other nodes is to be mended.
-    first = next((clause for clause in clauses if clause.kind != "anti-affinity"), clauses[0])
-    return Reason("; ".join(dict.fromkeys(clause.says for clause in clauses)), first.fix, words, first.kind)
+    says = "; ".join(dict.fromkeys(reason.says for reason in reasons))
+    return Reason(says, reasons[0].fix, words, reasons[0].kind)
+
+
+def _clause(count: int, part: str, around: Around) -> Reason:
+    nodes = "one node is" if count == 1 else f"{count} nodes are"
+    taint = re.search(r"taint \{(.*?)(?:: )?\}", part)
+    return around.recognise(part, "scheduling", part, count=nodes, taint=taint[1] if taint else "a taint")
+
+
+def _rank(part: str) -> int:
+    """The row that knows a clause about nodes. Of several clauses that of the first row is to be mended."""
+    rows = table("scheduling")
+    return next((number for number, row in enumerate(rows) if re.search(row.pattern, part)), len(rows))
 
 
 def _count_nodes(sentence: str) -> list[tuple[int, str]]:
@@ -304,22 +337,29 @@ def _count_nodes(sentence: str) -> list[tuple[int, str]]:
 
 
 PULL_FAILED = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+    {
+        *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
+        *("RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed"),
+    }
 )
-CONFIG_FAILED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-"""Reasons for which a container waits (kubernetes/pkg/kubelet/images and kuberuntime, Kubernetes 1.34)."""
+"""Reasons for which a container waits for its image (kubernetes/pkg/kubelet/images/types.go, Kubernetes 1.37)."""
+
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons for which one waits that is about to start. All others say that it cannot."""
 
 _NONE: Properties = {}
 
 _CONTAINERS = ("initContainers", "containers")
 
+BUS_ERROR = 128 + signal.SIGBUS
+"""The exit code of a program that wrote to shared memory for which there was no room."""
+
 
 def main_container(pod: Properties) -> str:
-    """The name of the container that runs the step's program."""
+    """The name of the container that runs the step's program; those that others add to the pod come before it."""
     names = [text(container.get("name")) for container in mappings(at(pod, "spec", "containers"))]
     step = labels_of(pod).get(COMPONENT, "")
-    programs = [name for name in names if name not in sidecars()]
-    return step if step in names else next(iter(programs or names), "")
+    return step if step in names else (names or [""])[-1]
 
 
 def pod_state(pod: Properties, around: Around) -> PodState:
@@ -363,10 +403,9 @@ def _disruption(pod: Properties) -> str:
     if condition is None:
         return ""
     reason, message = text(condition.get("reason")), text(condition.get("message"))
-    words = message or text(at(pod, "status", "message"))
-    if reason == "TerminationByKubelet" and (known := recognise(words, table("taken"))):
-        return known.says
-    return DISRUPTIONS.get(reason) or message or reason or "it was taken away"
+    if reason == "TerminationByKubelet" and (taken := recognise(message, "taken").says):
+        return taken
+    return recognise(reason, "taken", message or reason or "it was taken away").says
 
 
 Standing = tuple[Phase, Reason, datetime | None]
@@ -378,7 +417,7 @@ def _phase(pod: Properties, status: Properties, around: Around) -> Standing:
     if phase == "Succeeded":
         return Phase.DONE, NOTHING, None
     if phase == "Failed":
-        return Phase.FAILED, failure(pod, status), None
+        return Phase.FAILED, failure(pod, status, around.section), None
     if deletion := deletion_time(pod):
         return Phase.ENDING, Reason(_disruption(pod)), deletion
     node = text(at(pod, "spec", "nodeName"))
@@ -389,7 +428,10 @@ def _phase(pod: Properties, status: Properties, around: Around) -> Standing:
 
 def _on_its_node(pod: Properties, status: Properties, around: Around) -> Standing:
     if terminated := mapping(at(status, "state", "terminated")):
-        return Phase.ENDING, Reason("its program has ended"), time_of(terminated.get("finishedAt"))
+        others = [other for other in _statuses(pod) if mapping(at(other, "state", "running"))]
+        ended = Reason("its program has ended")
+        reason = seen("sidecar goes on", container=text(others[0].get("name"))) if others else ended
+        return Phase.ENDING, reason, time_of(terminated.get("finishedAt"))
     if running := mapping(at(status, "state", "running")):
         return Phase.RUNNING, Reason(""), time_of(running.get("startedAt"))
     return _before_program(pod, around)
@@ -401,35 +443,31 @@ def _lost(pod: Properties, node: str, around: Around) -> Standing | None:
     if node in around.gone_nodes:
         # Kubernetes deletes such pods after 40 s, and looks for them every 20 s (pkg/controller/podgc/
         # gc_controller.go, Kubernetes 1.34).
-        fix = "wait: within about a minute its pod is deleted, and another one started"
-        return Phase.LOST, Reason(f"its node {node} is gone", fix, kind="node lost"), since(ready)
+        return Phase.LOST, seen("node gone", node=node), since(ready)
     # A program has no readiness probe: where its pod is not ready, the node's controller said so, which has not
     # heard from the node for 50 s (kubernetes.io/docs/concepts/architecture/nodes, seen November 2026).
     silence = newest(around.events, "NodeNotReady")
     if ready is None or ready.get("status") == "True" or not (silence or ready.get("status") == "Unknown"):
         return None
-    reason = Reason(
-        f"nothing is heard from its node {node}",
-        "wait: after five minutes its pod is started on another node",
-        silence.message if silence else text(ready.get("message")),
-        "node lost",
-    )
-    return Phase.LOST, reason, since(ready)
+    words = silence.message if silence else text(ready.get("message"))
+    return Phase.LOST, seen("node silent", words, node=node), since(ready)
 
 
 def _before_program(pod: Properties, around: Around) -> Standing:
     """Of a pod that has a node and whose program has not begun."""
     scheduled = since(holds(conditions(pod), "PodScheduled"))
     specs = {text(spec.get("name")): spec for kind in _CONTAINERS for spec in mappings(at(pod, "spec", kind))}
-    init_statuses = _statuses(pod, "initContainerStatuses")
+    init_statuses, main = _statuses(pod, "initContainerStatuses"), main_container(pod)
     for status in [*init_statuses, *_statuses(pod)]:
-        waiting = mapping(at(status, "state", "waiting"))
+        waiting, name = mapping(at(status, "state", "waiting")), text(status.get("name"))
         why, words = text(waiting.get("reason")), text(waiting.get("message"))
         if why in PULL_FAILED:
-            image = text(status.get("image")) or text(specs.get(text(status.get("name")), {}).get("image"))
+            image = text(status.get("image")) or text(specs.get(name, {}).get("image"))
             return Phase.PULLING, _pull_failure(why, words, image, around), scheduled
-        if why in CONFIG_FAILED:
-            return Phase.STARTING, recognise_or(words, "volumes", words or why, kind="container"), scheduled
+        if why not in STARTING:
+            whose = "" if name == main else f"container {name}: "
+            reason = _start_failure(why, words, status, around)
+            return Phase.STARTING, replace(reason, says=f"{whose}{reason.says}"), scheduled
     if reason := _mount_failure(around):
         return Phase.STARTING, reason, scheduled
     pulling = newest(around.events, "Pulling")
@@ -445,70 +483,97 @@ def _before_program(pod: Properties, around: Around) -> Standing:
     return Phase.STARTING, Reason("its volumes and containers are being made"), scheduled
 
 
+def _start_failure(why: str, words: str, status: Properties, around: Around) -> Reason:
+    """Why a container cannot start, or ends again and again."""
+    ended = mapping(at(status, "lastState", "terminated"))
+    if why == "CrashLoopBackOff" and ended:
+        ending = explain(text(ended.get("message")))
+        says = f"it ends again and again: {ending.words('it')} (exit code {whole(ended.get('exitCode'))})"
+        return replace(reason_of(ending, words, around.section, kind="container"), says=says)
+    reason = around.recognise(words, "volumes")
+    return (
+        reason
+        if reason.says
+        else reason_of(known(words), words, around.section, says=words or why, kind="container")
+    )
+
+
 def _pull_failure(why: str, words: str, image: str, around: Around) -> Reason:
     failures = [event for event in around.events if event.reason == "Failed" and "pull image" in event.message]
     # `Back-off pulling image "…"` alone says nothing of the cause; newer kubelets add it after a colon.
     all_words = " ".join(filter(None, [words, failures[-1].message if failures else ""]))
     says = f"{image or 'its image'} cannot be pulled: {words or why}"
-    return recognise_or(all_words or why, "images", says, kind="image", image=image or "the image")
+    return around.recognise(f"{why}: {all_words}", "images", says, "image", image=image or "the image")
 
 
 def _mount_failure(around: Around) -> Reason | None:
     failure = newest(
-        around.events, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"
+        around.events,
+        *("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"),
+        *("NetworkNotReady", "FailedPrepareDynamicResources"),
     )
     if failure is None or not later(failure, newest(around.events, "Pulling", "Pulled", "Created", "Started")):
         return None
-    what = "its network" if failure.reason == "FailedCreatePodSandBox" else "a volume"
+    what = {"FailedCreatePodSandBox": "its network", "NetworkNotReady": "its network"}.get(
+        failure.reason, "a volume"
+    )
     words = failure.message
-    return recognise_or(words, "volumes", f"{what} cannot be made ready: {words}", kind="volume")
+    return around.recognise(words, "volumes", f"{what} cannot be made ready: {words}", "volume")
 
 
-def failure(pod: Properties, status: Properties) -> Reason:
-    """Why the pod failed, its program's own words last."""
+def failure(pod: Properties, status: Properties, section: str = "") -> Reason:
+    """Why the pod failed, in its program's own words; ``section`` is the key of the step's settings."""
     terminated = mapping(at(status, "state", "terminated"))
-    message = text(terminated.get("message")).strip()
-    if any(
-        at(container, "state", "terminated", "reason") == "OOMKilled" for container in [status, *_statuses(pod)]
-    ):
-        limit = _memory_limit(pod, text(status.get("name")))
-        return Reason(
-            f"killed for want of memory: its limit is {limit}" if limit else "killed for want of memory",
-            "raise the step's `memory`, or let it read less at a time",
-            message,
-            "memory",
-        )
-    words = text(at(pod, "status", "message"))
-    if at(pod, "status", "reason") == "Evicted":
-        fix = "raise the step's `memory` or `ephemeral_storage`"
-        return recognise_or(words, "taken", f"evicted by its node: {words}", fix, "evicted")
-    if (reached := Reached.parse(message)) and whole(terminated.get("exitCode")) == reached.code:
+    message, name, code = (
+        text(terminated.get("message")).strip(),
+        text(status.get("name")),
+        terminated.get("exitCode"),
+    )
+    every = [status, *_statuses(pod), *_statuses(pod, "initContainerStatuses")]
+    if killed := [text(other.get("name")) for other in every if _was_killed(other)]:
+        limit = _memory_limit(pod, killed[0])
+        if name in killed:
+            row = known(
+                f"OOMKilled: it reached its limit of {limit}" if limit else "OOMKilled: its node has no more"
+            )
+            return reason_of(row, message, section)
+        return seen("sidecar killed", message, container=killed[0], limit=limit or "its node's memory")
+    words, why = text(at(pod, "status", "message")), text(at(pod, "status", "reason"))
+    if why == "Evicted":
+        return recognise(words, "taken", f"evicted by its node: {words}", section=section, kind="evicted")
+    if (reached := Reached.parse(message)) and code == reached.code:
         return Reason(reached.says, reached.fix, message, "idle" if reached.kind == IDLE else "budget")
-    if terminated:
-        code, last = f"exit code {whole(terminated.get('exitCode'))}", last_words(message)
-        container = text(status.get("name"))
-        fix = fix_of_denial(pod, container, message) or fix_of_refused_write(pod, container, message)
-        says = f"{code}: {last}" if last and code not in last else last or code
-        return recognise(f"{code}\n{message}", table("failed")) or Reason(says, fix, message, "failed")
-    for container in _statuses(pod, "initContainerStatuses"):
-        ended = mapping(at(container, "state", "terminated"))
-        if code := whole(ended.get("exitCode")):
-            what = f"its container {container.get('name')} ended with exit code {code}"
-            return Reason(what, "", text(ended.get("message")).strip(), "init")
-    words = words or text(at(pod, "status", "reason"))
-    return Reason(words or "its containers are gone, and nobody says why", "", words, "gone")
+    failed = [other for other in every if whole(at(other, "state", "terminated", "exitCode"))]
+    if not (terminated or failed):
+        says = words or why or "its containers are gone, and nobody says why"
+        return recognise(f"{why}: {words}", "rejected", says, kind="gone")
+    return _of_container(pod, status if code or not failed else failed[0], section)
 
 
-def last_words(message: str) -> str:
-    """The line that tells most of the last ones: that of the error, else the last."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(?i)(?:\w*error|fatal|exception)\b", line)]
-    return (errors or lines or [""])[-1]
+def _of_container(pod: Properties, status: Properties, section: str) -> Reason:
+    """Why the container that made the pod fail did so."""
+    terminated, name = mapping(at(status, "state", "terminated")), text(status.get("name"))
+    message, is_main = text(terminated.get("message")).strip(), name == main_container(pod)
+    code = whole(terminated.get("exitCode"))
+    ending = explain(message, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
+    if not ending.kind and code == BUS_ERROR:
+        ending = replace(known("Bus error"), line=ending.line, last=ending.last)
+    said = f"{ending.words('its program' if is_main else 'it')} (exit code {code})"
+    whose = "" if is_main else f"container {name}: "
+    reason = reason_of(ending, message, section, kind="failed" if is_main else "init")
+    own_fix = fix_of_denial(pod, name, message) or fix_of_refused_write(pod, name, message)
+    says = f"{whose}{ending.says}: {said}" if ending.says else f"{whose}{said}"
+    return replace(reason, says=says, fix=own_fix or reason.fix)
+
+
+def _was_killed(status: Properties) -> bool:
+    """Whether the container was killed for want of memory; a sidecar may be started again since."""
+    return any(at(status, state, "terminated", "reason") == "OOMKilled" for state in ("state", "lastState"))
 
 
 def _memory_limit(pod: Properties, container: str) -> str:
-    specs = mappings(at(pod, "spec", "containers"))
-    spec = next((spec for spec in specs if not container or spec.get("name") == container), _NONE)
+    specs = [spec for kind in _CONTAINERS for spec in mappings(at(pod, "spec", kind))]
+    spec = next((spec for spec in specs if spec.get("name") == container), _NONE)
     return text(at(spec, "resources", "limits", "memory"))
 
 
@@ -516,13 +581,11 @@ def _without_node(pod: Properties, around: Around) -> Standing:
     """Of a pod without a node."""
     if gates := mappings(at(pod, "spec", "schedulingGates")):
         names = ", ".join(text(gate.get("name")) for gate in gates)
-        reason = Reason(f"held by the scheduling gate {names}", words=names, kind="gate")
-        return Phase.WAITING, reason, creation_time(pod)
+        return Phase.WAITING, seen("gate", names, names=names), creation_time(pod)
     condition = conditions(pod).get("PodScheduled")
     if condition is None or condition.get("status") != "False":
-        return Phase.WAITING, Reason("the scheduler has not looked at it yet", kind="new"), creation_time(pod)
+        return Phase.WAITING, seen("not looked at"), creation_time(pod)
     words = text(condition.get("message"))
     if nominated := text(at(pod, "status", "nominatedNodeName")):
-        what = f"pods of lower priority leave {nominated} for it"
-        return Phase.WAITING, Reason(what, words=words, kind="preempting"), since(condition)
-    return Phase.WAITING, why_waiting(words, around), since(condition)
+        return Phase.WAITING, seen("preempting", words, node=nominated), since(condition)
+    return Phase.WAITING, why_waiting(pod, words, around), since(condition)

@@ -13,6 +13,7 @@ from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, RUNS_ANNO
 from slipway.infra.placed import MOVER
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at, text, texts
+from slipway.tools.clusters import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.apps import idle_app, waiting_apps
 from slipway.tools.watch.job_states import (
     Snapshot,
@@ -26,14 +27,10 @@ from slipway.tools.watch.job_states import (
 from slipway.tools.watch.moved import at_its_place
 from slipway.tools.watch.observed import (
     LONG_AGO,
-    AccessError,
-    Clusters,
     Namespace,
-    NotCreatedError,
     Observed,
     annotations_of,
     conditions,
-    explain,
     holds,
     job_uid,
     labels_of,
@@ -43,6 +40,7 @@ from slipway.tools.watch.observed import (
     uid_of,
 )
 from slipway.tools.watch.plan import Expected, Plan, Stay, cost, stay_of
+from slipway.tools.watch.pod_states import seen, waiting_claims
 from slipway.tools.watch.states import KEPT, Phase, PodState, Reading, Reason, StepState, View, together
 
 # The logs of pods, read on from where they were read before.
@@ -129,13 +127,6 @@ STATE_PAUSE = timedelta(seconds=15)
 
 UNFINISHED_PAUSE = timedelta(seconds=60)
 """Between two looks at the stack's state for Jobs that did not succeed."""
-
-_DELETED = Reason(
-    "its Job failed or was interrupted, and somebody has deleted it since: `pulumi preview` and `pulumi up` end "
-    "with `not found`",
-    "`pulumi up --refresh` makes it again",
-    kind="deleted",
-)
 
 READERS = 8
 """Logs that are read at once."""
@@ -328,9 +319,11 @@ class Session:
         elif state.phase is Phase.HELD:
             return state
         elif (state.cluster, self.plan.namespaces[state.cluster], state.job) in self._unfinished_jobs(now):
-            return replace(state, reason=_DELETED)
+            return replace(state, reason=seen("deleted"))
         else:
-            return state
+            observed = self._clusters.get(state.cluster, _Cluster()).observed
+            claims = waiting_claims(observed).values() if observed else ()
+            return replace(state, reason=next(iter(claims), state.reason))
         return replace(state, reason=Reason(says, kind="after"))
 
     def _unfinished_jobs(self, now: datetime) -> AbstractSet[tuple[str, str, str]]:
@@ -370,13 +363,14 @@ class Session:
         return states, earlier
 
     def _alarms(self) -> Iterator[str]:
-        """That the stack ends or has ended, the scheduled runs that failed last, and the services that do not come
-        up."""
+        """That the stack ends or has ended, the scheduled runs that failed last, the services that do not come up,
+        and claims without a volume."""
         for name, cluster in self._clusters.items():
             if cluster.ended.get("until") == self.plan.until != "":
                 yield describe_end(name, cluster.ended)
         yield from filter(None, [self.plan.reminder])
         for cluster, observed in self._observations():
+            yield from (f"{reason.says}. Fix: {reason.fix}" for reason in waiting_claims(observed).values())
             yield from failing_services([pod for pod in observed.pods if self._is_ours(pod)])
             jobs = [job for job in observed.jobs if self._is_ours(job)]
             yield from failed_runs(jobs, observed.cron_jobs, partial(self._state_of_run, cluster, observed))

@@ -43,6 +43,10 @@ INTERRUPTED = 143
 """SIGTERM: 128 + 15, the code a shell gives to a process that this signal ended."""
 
 
+WHY_STOPPED = "; its node is taken away, or its `time_limit` is over"
+"""The end of what is said by a program that was told to stop: nothing tells it which of the two it is."""
+
+
 class StepError(Exception):
     """Ends the step with one line on standard error and `code` as its exit status; `message` names the way out."""
 
@@ -76,7 +80,8 @@ def run(main: Callable[[], int]) -> NoReturn:
         code = INTERRUPTED_BY_KEYBOARD
     except Exception as error:
         traceback.print_exc()
-        print(f"error: unexpected {type(error).__name__} (exit code {UNEXPECTED})", file=sys.stderr)
+        words = " ".join("".join(traceback.format_exception_only(type(error), error)).split())
+        print(f"error: {words} (exit code {UNEXPECTED})", file=sys.stderr)
         code = UNEXPECTED
     sys.stdout.flush()
     sys.stderr.flush()

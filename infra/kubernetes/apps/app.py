@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 from pydantic import SecretStr
 
+from slipway.infra.commands import command
 from slipway.infra.kubernetes.apps.idle import IdleWatch, IdleWatchArgs
 from slipway.infra.kubernetes.apps.pod import (
     TOKEN,
@@ -172,11 +173,9 @@ class PipelineApp(pulumi.ComponentResource):
         if app.declared.idle:
             watch = IdleWatchArgs(app, app.declared.idle, workspace, args.image, args.root, self.ready)
             self.start = IdleWatch(f"{name}-idle", watch, pulumi.ResourceOptions(parent=self)).start
-        port = app.declared.port
-        self.forward: pulumi.Output[str] | None = None
+        self.forward = ""
         if app.declared.people:
-            where = f"--namespace {workspace.namespace} port-forward service/{app.object_name} {port}:{port}"
-            self.forward = pulumi.Output.concat(workspace.platform.kubectl, " ", where)
+            self.forward = command("open", app=f"{app.pipeline}.{app.name}", stack=pulumi.get_stack())
         self.register_outputs({"address": app.address})
 
     def _token(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> RandomPassword:

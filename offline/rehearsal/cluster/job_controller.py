@@ -46,6 +46,9 @@ LONGEST_BACKOFF = 600.0
 
 DEFAULT_BACKOFF_LIMIT = 6
 
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""The reason of a Job that was active for longer than its time limit."""
+
 INTERRUPTED = "Interrupted"
 """Reason of a Job that the rehearsal itself ended; no condition of Kubernetes."""
 
@@ -378,7 +381,7 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
 def _stopped_result(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
     if reason := {"interrupted": INTERRUPTED, PREEMPTED: PREEMPTED, SUSPENDED: SUSPENDED}.get(stop.kind):
         return JobResult(False, reason, "", 0, pod)
-    return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
+    return JobResult(False, DEADLINE_EXCEEDED, f"it was active longer than its {job.deadline} s", 0, pod)
 
 
 def _explain(reason: str, pod: PodResult) -> str:

@@ -209,6 +209,9 @@ _MARKS = 0xF0000
 _FIELD_WITH_KEY = re.compile(r"metadata\.(?P<of>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
+OOM_KILLED = "OOMKilled"
+"""The reason of a container that the kernel killed for want of memory."""
+
 EVICTED = "evicted"
 """Why a pod is stopped that loses its node: the kind of its stop."""
 
@@ -336,7 +339,7 @@ class Kubelet:
         refused, path = refused_path([line.decode(errors="replace") for line in tail])
         if ended.code and launch.writable is not None and refused:
             write(f"{_may_write(container, path)}\n".encode())
-        reason = "Completed" if ended.code == 0 else "OOMKilled" if ended.oom_killed else "Error"
+        reason = "Completed" if ended.code == 0 else OOM_KILLED if ended.oom_killed else "Error"
         return PodResult(
             succeeded=ended.code == 0,
             container=container.name,

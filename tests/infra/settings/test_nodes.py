@@ -77,8 +77,8 @@ def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
 def test_divided_gpus_are_refused(folder: Path) -> None:
     shared = {f"{T4}__gpu_sharing": {"clients": 2}, f"{T4}__nodes": {"count": 2}}
     problem = the_problem(stack(folder, ON_T4, **shared))
-    assert problem.key == f"{TRAIN}.nodes"
-    assert "`predict`" in problem.fix
+    assert problem.key == f"{folder}/pipeline.yaml: steps.train.nodes"
+    assert all(name in problem.fix for name in ("`predict`", f"`{TRAIN}.nodes`"))
 
 
 def test_pods_wait_for_less_than_the_time_limit(folder: Path) -> None:

@@ -162,3 +162,24 @@ def test_keys_that_nobody_reads_are_named_with_what_was_meant(project: Path, tex
         stack_config("dev", project)
     for words in says:
         assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("confg:\n  slipway:store: {kind: gcs}\n", "confg: no key of a stack file; did you mean `config`?"),
+        ("slipway:store: {kind: gcs}\n", "slipway:store: no key of a stack file; indent it below `config:`"),
+    ],
+)
+def test_they_are_named_in_a_project_of_another_name_too(project: Path, text: str, says: str) -> None:
+    (project / "Pulumi.yaml").write_text("name: acme\nruntime: python\nstackConfigDir: stacks\n")
+    write(project, text)
+    with pytest.raises(ConfigError) as raised:
+        stack_config("dev", project)
+    assert says in str(raised.value)
+
+
+def test_other_keys_of_other_projects_are_theirs(project: Path) -> None:
+    (project / "Pulumi.yaml").write_text("name: acme\nruntime: python\nstackConfigDir: stacks\n")
+    write(project, "x-common: {a: 1}\nconfig:\n  size: 3\n")
+    assert stack_config("dev", project) == {"acme:size": 3}

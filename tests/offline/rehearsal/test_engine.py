@@ -109,7 +109,7 @@ def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
         "after-other": Phase.SUCCEEDED,
     }
     assert record(outcome, "broken").exit_code == 3
-    assert "BackoffLimitExceeded: container 'main' exited with 3" in printed
+    assert "its last line: no such digit (exit code 3)" in printed
     assert "│ no such digit" in printed
     assert "Not run, for they need what failed: dependent, dependent-of-dependent" in printed
     assert outcome.evaluation.outputs["after"].known is False

@@ -13,8 +13,7 @@ from slipway.infra import pulumi_cli
 from slipway.infra.api_server import UnreachableError, UnreadableError
 from slipway.infra.pulumi_cli import unfinished_jobs
 from slipway.infra.review.state import SIGNATURE
-from slipway.tools.watch.observed import AccessError, Clusters, NotCreatedError, explain
-from slipway.tools.watch.plan import Place
+from slipway.tools.clusters import AccessError, Clusters, NotCreatedError, Place, explain
 from tests.support.servers.api_server import kubeconfig
 
 TEXT = json.dumps(kubeconfig(1))

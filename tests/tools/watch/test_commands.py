@@ -87,7 +87,7 @@ def test_without_a_terminal_it_ends_once_a_step_failed(cluster: Cluster, local: 
     train(cluster, local, code=3)
     code, out, _ = call(cluster, "watch", "--stack", "local")
     assert code == 1
-    assert "mnist-train: failed: error: no (exit code 3)" in out
+    assert "mnist-train: failed: no (exit code 3)" in out
     assert "no node" in out.splitlines()[-1]
 
 
@@ -142,7 +142,7 @@ def test_following_ends_with_the_step(cluster: Cluster, local: Plan, monkeypatch
     train(cluster, local, code=3)
     code, out, err = call(cluster, "logs", "--stack", "local", "--step", "train", "--follow")
     assert (code, out) == (1, "Resuming, pod 0\n")
-    assert "mnist-train: failed: error: no (exit code 3)" in err
+    assert "mnist-train: failed: no (exit code 3)" in err
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_pod_that_failed_by_itself_is_not_said_to_be_started_again() -> None:
     guarded = {**JOB, "spec": {**JOB["spec"], "podFailurePolicy": {"rules": rules}}}
     state = look(STEP, guarded, fails(4, "error: no data (exit code 4)"))
     assert (state.phase, state.retries) == (Phase.ENDING, 0)
-    assert "error: no data (exit code 4)" in state.says
+    assert "no data (exit code 4)" in state.says
     state = look(STEP, guarded, fails(137))
     assert (state.phase, state.retries) == (Phase.RETRYING, 0)
 
@@ -157,8 +157,11 @@ def test_retries_are_counted_by_events_where_the_pods_are_gone() -> None:
 def test_a_failed_step_has_its_programs_last_words_and_exit_code() -> None:
     words = "Epoch 12/12 - loss 2.1\nerror: test accuracy 0.1 is below 0.9 (exit code 3)\n"
     state = look(STEP, FAILED, fails(3, words))
-    assert (state.phase, state.reason.says) == (Phase.FAILED, words.splitlines()[1])
-    assert look(STEP, FAILED, fails(7, "Segmentation")).reason.says == "exit code 7: Segmentation"
+    assert (state.phase, state.reason.says) == (Phase.FAILED, words.splitlines()[1].removeprefix("error: "))
+    assert look(STEP, FAILED, fails(7, "Segmentation")).reason.says.endswith("Segmentation (exit code 7)")
+    missing = look(STEP, FAILED, fails(1, "ModuleNotFoundError: No module named 'x'"))
+    assert (missing.reason.kind, "module x" in missing.reason.says) == ("module", True)
+    assert "mnist" in missing.reason.fix
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ def test_a_step_whose_shared_memory_is_full_is_told_so(code: int, message: str) 
     reason = look(STEP, FAILED, fails(code, f"{message}\nsecond line")).reason
     assert reason.kind == "shared memory"
     assert f"`{SECTION}.shm`" in reason.fix
-    assert look(STEP, FAILED, fails(1, "OSError: [Errno 28] No space left on device")).reason.kind == "failed"
+    assert look(STEP, FAILED, fails(1, "OSError: [Errno 28] No space left on device")).reason.kind == "disk"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +290,7 @@ def test_of_several_pods_the_cause_speaks_and_not_its_neighbours() -> None:
     cause = pod(gang, "a", phase="Failed", node="n1", index=1, state=ended(4, "error: no data", at=20))
     other = pod(gang, "b", phase="Failed", node="n2", index=0, state=ended(15, "stopped: pod 1 failed", at=40))
     says = look(NODES, gang, cause, other).says
-    assert "pod 1: exit code 4: error: no data" in says
+    assert "pod 1: error: no data (exit code 4)" in says
     assert "stopped" not in says
 
 
@@ -350,9 +353,9 @@ def test_evictions_by_kueue_count_once_for_all_pods_of_a_step() -> None:
     ("message", "says", "fix"),
     [
         ("The node was low on resource: ephemeral-storage. Threshold quantity: 9Gi, available: 8Gi. ",
-         "disk", "`ephemeral_storage`"),
+         "disk", f"`{SECTION}.ephemeral_storage`"),
         ("The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. ",
-         "memory", "`memory`"),
+         "memory", f"`{SECTION}.memory`"),
         ("The node was low on resource: pids. ", "pids", ""),
     ],
 )  # fmt: skip
@@ -414,6 +417,49 @@ def test_the_program_is_found_beside_a_sidecar_of_the_cloud() -> None:
     starting["status"]["containerStatuses"] = statuses
     state = pod_of(starting, STEP, Snapshot(JOB))
     assert (state.container, state.phase) == ("train", Phase.STARTING)
+
+
+def beside(of: Mapping[str, Any], *statuses: Mapping[str, Any], native: bool = False) -> dict[str, Any]:
+    """The pod ``of`` a step with sidecars of these statuses, as init containers where they are ``native``."""
+    limits = {"resources": {"limits": {"memory": "256Mi"}}}
+    for status in statuses:
+        more = {"restartPolicy": "Always"} if native else {}
+        of["spec"].setdefault("initContainers" if native else "containers", []).append(
+            {"name": status["name"], **limits, **more}
+        )
+        of["status"].setdefault("initContainerStatuses" if native else "containerStatuses", []).append(status)
+    return dict(of)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_sidecar_is_told_from_the_program(native: bool) -> None:
+    killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    state = {"state": running(), "lastState": killed} if native else {"state": killed}
+    failed = beside(
+        fails(1, "OSError: Transport endpoint is not connected"), {"name": "mount", **state}, native=native
+    )
+    reason = look(STEP, FAILED, failed).reason
+    assert (reason.kind, "mount" in reason.says, "256Mi" in reason.says) == ("sidecar", True, True)
+    assert SECTION not in reason.fix
+
+
+def test_a_sidecar_that_goes_on_after_the_program_keeps_its_job() -> None:
+    over = pod(JOB, phase="Running", node="n1", state=ended(0))
+    state = look(STEP, JOB, beside(over, {"name": "istio-proxy", "state": running()}))
+    assert (state.phase, state.reason.kind, "istio-proxy" in state.says) == (Phase.ENDING, "sidecar", True)
+    failed = pod(FAILED, phase="Failed", node="n1", state=ended(0))
+    state = look(STEP, FAILED, beside(failed, {"name": "agent", "state": ended(3, "no server")}))
+    assert "container agent" in state.says
+    assert "no server (exit code 3)" in state.says
+
+
+def test_a_sidecar_that_ends_again_and_again_before_the_program_is_told() -> None:
+    again = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
+    starting = pod(JOB, node="n1", state={"waiting": {"reason": "PodInitializing"}})
+    status = {"name": "mount", "state": again, "lastState": ended(1, "error: bucket not found")}
+    state = look(STEP, JOB, beside(starting, status, native=True))
+    assert state.phase is Phase.STARTING
+    assert all(value in state.says for value in ("container mount", "bucket not found", "exit code 1"))
 
 
 def test_a_job_that_waits_for_its_turn_is_not_queued() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from slipway.tools.clusters import Clusters, Place
 from slipway.tools.runs import Namespace
-from slipway.tools.watch.observed import Clusters
-from slipway.tools.watch.plan import Expected, Place, Plan, plan_of
+from slipway.tools.watch.plan import Expected, Plan, plan_of
 from slipway.tools.watch.screen import Changes
 from slipway.tools.watch.session import Session
 from slipway.tools.watch.states import Phase, StepState, View

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from slipway.infra.kubernetes.labels import SERVICE
 from slipway.offline.evaluated.idle_apps import WatchedApp
-from slipway.tools.watch.observed import Clusters
-from slipway.tools.watch.plan import Expected, Place, Plan
+from slipway.tools.clusters import Clusters, Place
+from slipway.tools.watch.plan import Expected, Plan
 from slipway.tools.watch.screen import Changes, screen, summary
 from slipway.tools.watch.session import Session
 from slipway.tools.watch.states import NodeTime, Phase, StepState, View, add_up
@@ -242,7 +242,7 @@ def test_a_scheduled_run_that_failed_is_told_with_its_step_and_how_many_did(watc
     watched.cluster.put({**schedule, "kind": "CronJob", "status": {"lastSuccessfulTime": before(8000)}})
     changes = Changes()
     (line,) = [line for line in changes.lines(watched.look()) if "scheduled run" in line]
-    assert "train: error: no data (exit code 3)" in line
+    assert "train: no data (exit code 3)" in line
     assert "the last 2 in a row" in line
     assert "the last good one" in line
     assert not any("scheduled run" in line for line in changes.lines(watched.look()))
@@ -267,6 +267,34 @@ def test_a_service_that_cannot_read_its_data_is_told_with_its_own_words(watched:
     ready = pod(of, "0", condition("Ready"), phase="Running", node="n1", state=running())
     watched.cluster.put(ready)
     assert not watched.look().alarms
+
+
+def test_a_claim_without_a_volume_is_told_before_there_is_a_job(watched: Watched) -> None:
+    metadata = {"name": "store", "uid": "uid-store", "creationTimestamp": before(300)}
+    claim = {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {}, "status": {"phase": "Pending"}}
+    path = "/api/v1/namespaces/slipway/persistentvolumeclaims"
+    watched.cluster.single[path] = {"kind": "List", "items": [claim]}
+    view = watched.look()
+    assert (view.steps[0].phase, view.steps[0].reason.kind) == (Phase.ABSENT, "no class")
+    (alarm,) = view.alarms
+    assert all(value in alarm for value in ("claim store", "slipway:store.storage_class"))
+    claim["status"] = {"phase": "Bound"}
+    assert not watched.look().alarms
+    watched.cluster.refused[path] = (403, "persistentvolumeclaims is forbidden")
+    assert not watched.look().trouble
+
+
+def test_taints_are_read_from_the_nodes_that_a_pod_selects(watched: Watched) -> None:
+    waiting = pod(
+        job(PREPARE.job), "a", unschedulable("0/3 nodes are available: 3 node(s) had untolerated taint(s).")
+    )
+    waiting["spec"]["nodeSelector"] = {"pool": "cpu"}
+    watched.cluster.put(job(PREPARE.job), waiting)
+    assert watched.step("mnist-prepare").reason.kind == "taint"
+    node = {"spec": {"taints": [{"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}]}}
+    watched.session._clusters.clear()  # pyright: ignore[reportPrivateUsage]
+    watched.cluster.single["/api/v1/nodes"] = {"kind": "List", "items": [node]}
+    assert watched.step("mnist-prepare").reason.kind == "not ready"
 
 
 def test_an_app_that_was_stopped_is_told_from_what_looks_at_it_left(watched: Watched) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slipway.tools.watch.job_states import why_suspended, workload_of
-from slipway.tools.watch.observed import event_of
-from slipway.tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, table
+from slipway.tools.watch.observed import Observed, event_of
+from slipway.tools.watch.pod_states import Around, explain_scheduling, pod_state, recognise, waiting_claims
 from slipway.tools.watch.states import Nodes, Phase, PodState
 from tests.tools.watch.cluster import NOW, before, condition, event, job, pod, unschedulable, workload
 
@@ -138,8 +138,7 @@ def failed(why: str, at: float = 30) -> dict[str, Any]:
 def test_words_of_clusters_are_known_with_what_they_name(
     name: str, words: str, kind: str, values: list[str]
 ) -> None:
-    reason = recognise(words, table(name))
-    assert reason is not None
+    reason = recognise(words, name)
     assert (reason.kind, reason.words) == (kind, words)
     assert all(value in reason.says for value in values)
     assert reason.fix or name not in {"scale_up", "images"}
@@ -213,13 +212,21 @@ def test_a_node_that_is_being_made_is_no_problem(events: list[dict[str, Any]], v
         ("2 max node group size reached", "pool full"),
         ("1 max cluster cpu limit reached", "cluster limit"),
         ("3 node(s) didn't match Pod's node affinity/selector", "selector"),
-        ("1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's node affinity", "gpus"),
+        ("1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's node affinity", "too small"),
+        # That a group is full is said of all pools, what a new node lacks of the pod's own alone.
+        ("1 max node group size reached, 2 Insufficient cpu", "too small"),
+        ("max total nodes in cluster reached", "cluster limit"),
+        ("1 node(s) had untolerated taint(s), 2 node(s) didn't match Pod's node affinity/selector", "taint"),
+        ("1 node(s) had volume node affinity conflict", "volume"),
+        ("1 not all pods would fit and scale-up is using all-or-nothing strategy", "together"),
         ("1 not ready for scale-up", "pool not ready"),
         ("1 in backoff after failed scale-up", "backoff"),
     ],
 )
 def test_a_pool_that_does_not_grow_is_told_with_its_cause(parts: str, kind: str) -> None:
-    assert waits(no_scale_up(parts)).reason.kind == kind
+    reason = waits(no_scale_up(parts)).reason
+    assert reason.kind == kind
+    assert ("another Job" in reason.fix) == (kind == "pool full")
 
 
 def test_an_autoscaler_without_words_leaves_those_of_the_scheduler() -> None:
@@ -245,23 +252,23 @@ def test_the_cause_of_a_backoff_is_read_from_the_pools_own_group() -> None:
         ("0/1 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}.",
          "taint", ["one node", "nvidia.com/gpu: present"]),
         ("0/10 nodes are available: 8 node(s) had untolerated taint(s), 2 Insufficient memory",
-         "taint", ["8 nodes", "2 nodes", "memory"]),
+         "resources", ["8 nodes", "2 nodes", "memory"]),
         ("0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 node(s) didn't match "
          "pod anti-affinity rules. preemption: 0/3 nodes are available: 1 Preemption is not helpful for "
          "scheduling, 2 No preemption victims found for incoming pod.", "anti-affinity", ["2 nodes"]),
         ("0/2 nodes are available: 2 node(s) had volume node affinity conflict.", "volume", ["2 nodes", "zone"]),
         ("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", "volume", []),
         ('0/1 nodes are available: persistentvolumeclaim "store" not found.', "volume", []),
-        ("0/2 nodes are available: 2 node(s) were unschedulable.", "taint", ["2 nodes are cordoned"]),
+        ("0/2 nodes are available: 2 node(s) were unschedulable.", "cordoned", ["2 nodes are cordoned"]),
         ("0/2 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 1 Too many "
-         "pods", "taint", ["one node is not ready", "as many pods"]),
+         "pods", "pods", ["one node is not ready", "as many pods"]),
         ("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", "selector", ["train"]),
         ("no nodes available to schedule pods", "no node", []),
         ("0/1 nodes are available: 1 something that nobody knows.", "", ["something that nobody knows"]),
     ],
 )  # fmt: skip
 def test_the_schedulers_words_become_one_clause(message: str, kind: str, values: list[str]) -> None:
-    reason = explain_scheduling(message, "train")
+    reason = explain_scheduling(message, Around(nodes=Nodes("train")))
     assert (reason.kind, reason.words) == (kind, message)
     assert all(value in reason.says for value in values)
     assert "reemption" not in reason.says
@@ -271,7 +278,95 @@ def test_what_keeps_a_pod_from_the_other_nodes_is_what_is_to_be_mended() -> None
     words = (
         "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 1 node(s) were unschedulable."
     )
-    assert "kubectl uncordon" in explain_scheduling(words).fix
+    assert "kubectl uncordon" in explain_scheduling(words, Around()).fix
+
+
+UNHELPFUL = " preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("kind", "taints"),
+    [
+        ("cordoned", ["node.kubernetes.io/unschedulable: "]),
+        ("pressure", [f"node.kubernetes.io/{what}-pressure: " for what in ("memory", "disk", "pid")]),
+        ("not ready", ["node.kubernetes.io/not-ready: ", "node.kubernetes.io/unreachable: ",
+                       "node.kubernetes.io/network-unavailable: ", "node.cilium.io/agent-not-ready: true",
+                       "node.cloudprovider.kubernetes.io/uninitialized: true", "ebs.csi.aws.com/agent-not-ready: ",
+                       "karpenter.sh/unregistered: ", "startup-taint.cluster-autoscaler.kubernetes.io/gpu: true",
+                       "ignore-taint.cluster-autoscaler.kubernetes.io/x: ", "nvidia.com/gpu-driver-upgrade: ",
+                       "readiness.k8s.io/gpu: pending", "node.cluster.x-k8s.io/uninitialized: "]),
+        ("leaving", ["ToBeDeletedByClusterAutoscaler: 1732", "karpenter.sh/disrupted: ",
+                     "karpenter.sh/disruption: disrupting", "node.kubernetes.io/out-of-service: nodeshutdown",
+                     "node.cloudprovider.kubernetes.io/shutdown: ", "aws-node-termination-handler/spot-itn: 1",
+                     "cloud.google.com/impending-node-termination: "]),
+        ("control plane", ["node-role.kubernetes.io/control-plane: "]),
+        ("taint", ["team: ml", "nvidia.com/gpu: present"]),
+    ],
+)  # fmt: skip
+def test_taints_that_controllers_put_for_a_while_are_told_from_those_of_pools(
+    kind: str, taints: list[str]
+) -> None:
+    for taint in taints:
+        words = f"0/1 nodes are available: 1 node(s) had untolerated taint {{{taint}}}.{UNHELPFUL.format(1)}"
+        reason = explain_scheduling(words, Around())
+        key, _, value = taint.partition(": ")
+        node = {"spec": {"taints": [{"key": key, "value": value, "effect": "NoSchedule"}]}}
+        # Since Kubernetes 1.36 the scheduler names no taint.
+        unnamed = f"0/1 nodes are available: 1 node(s) had untolerated taint(s).{UNHELPFUL.format(1)}"
+        by_node = pod_state(pod(JOB, "a", unschedulable(unnamed)), Around(own_nodes=[node])).reason
+        assert (reason.kind, by_node.kind) == (kind, kind), taint
+        assert reason.says == by_node.says
+        assert reason.fix
+        assert ("`taints` have it" in reason.fix) == (taint == "team: ml")
+
+
+@pytest.mark.parametrize(
+    ("own", "message", "kind"),
+    [
+        # Taints of other pools' nodes are meant, and no reason.
+        ([[]], f"1 Insufficient cpu, 2 node(s) had untolerated taint(s).{UNHELPFUL.format(3)[:-20]}", "resources"),
+        ([], f"3 node(s) had untolerated taint(s).{UNHELPFUL.format(3)}", "selector"),
+        (None, f"2 node(s) had untolerated taint(s), 1 node(s) didn't match Pod's node affinity/selector."
+         f"{UNHELPFUL.format(3)}", "selector"),
+        # What preemption cannot help is too small when it is empty, too.
+        (None, f"1 Insufficient memory, 2 node(s) didn't match Pod's node affinity/selector.{UNHELPFUL.format(3)}",
+         "too small"),
+        (None, f"1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's node affinity/selector."
+         f"{UNHELPFUL.format(3)}", "no gpu"),
+        (None, "3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found for "
+         "incoming pod.", "resources"),
+        (None, "1 Insufficient cpu, 2 node(s) had no available volume zone.", "resources"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_nodes_of_other_pools_is_not_what_is_to_be_mended(
+    own: list[Any] | None, message: str, kind: str
+) -> None:
+    nodes = None if own is None else [{"spec": {"taints": taints}} for taints in own]
+    waiting = pod(JOB, "a", unschedulable(f"0/3 nodes are available: {message}"))
+    reason = pod_state(waiting, Around(own_nodes=nodes, nodes=Nodes("train"))).reason
+    assert reason.kind == kind
+    assert ("another Job" in reason.fix) == (kind == "resources")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("no instance type has enough resources, requirements=a, resources=b", "too small"),
+        ("no instance type which met the scheduling requirements and had enough resources, had a required "
+         "offering", "no offering"),
+        ("did not tolerate taint (taint=nvidia.com/gpu=present:NoSchedule)", "taint"),
+        ("all available instance types exceed limits for nodepool (NodePool=gpu)", "limit"),
+        ('incompatible requirements, label "pool" does not have known values', "selector"),
+        ("failed to validate pvc, pvc with immediate volume binding mode must be bound", "volume"),
+    ],
+)  # fmt: skip
+def test_what_karpenter_cannot_make_is_told_with_its_cause(message: str, kind: str) -> None:
+    words = f'Failed to schedule pod, incompatible with nodepool "gpu", daemonset overhead={{}}, {message}'
+    assert waits(said("FailedScheduling", words, by="karpenter")).reason.kind == kind
+    launch = (
+        "NodeClaim gpu-x7 nominated for this pod failed to launch: insufficient capacity, with fleet error(s), "
+    )
+    assert waits(said("InsufficientCapacityError", f"{launch}UnfulfillableCapacity: …")).reason.kind == "stockout"
 
 
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
@@ -339,3 +434,98 @@ def test_a_job_that_kueue_has_not_seen_is_told_so() -> None:
     assert workload_of(QUEUED, []) is None
     assert why_suspended(QUEUED, None, [], []).kind == "kueue"
     assert why_suspended(job("other", suspend=True), None, [], []).kind == "suspended"
+
+
+def claim_of(reason: str, message: str, age: float = 600, **spec: str) -> dict[str, Any]:
+    item = {"kind": "PersistentVolumeClaim", "spec": spec, "status": {"phase": "Pending"}}
+    item["metadata"] = {"name": "store", "uid": "uid-store", "creationTimestamp": before(age)}
+    events = {"uid-store": [event_of(event(item, reason, message))]} if reason else {}
+    return waiting_claims(Observed(claims=[item], events=events, at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind", "key"),
+    [
+        ("FailedBinding", "no persistent volumes available for this claim and no storage class is set", "no class",
+         "storage_class"),
+        ("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found', "no class", "storage_class"),
+        ("ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner "
+         "'ebs.csi.aws.com' or manually by the system administrator.", "provisioner", ""),
+        ("ProvisioningFailed", "Volume capabilities not supported: MULTI_NODE_MULTI_WRITER", "access mode",
+         "access_mode"),
+        ("ProvisioningFailed", "rpc error: code = ResourceExhausted desc = insufficient capacity", "quota",
+         "size"),
+        ("ProvisioningFailed", "UnauthorizedOperation: you may not", "permission", ""),
+        ("VolumeMismatch", 'Cannot bind to requested volume "pv-1": requested PV is too small', "volume", ""),
+        ("", "", "no class", "storage_class"),
+    ],
+)  # fmt: skip
+def test_a_claim_without_a_volume_is_told_with_its_cause_before_and_under_a_pod(
+    reason: str, message: str, kind: str, key: str
+) -> None:
+    claims = claim_of(reason, message)
+    assert (claims["store"].kind, "store" in claims["store"].says) == (kind, True)
+    assert (f"slipway:store.{key}" in claims["store"].fix) == bool(key)
+    waiting = pod(
+        JOB, "a", unschedulable("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+    )
+    waiting["spec"]["volumes"] = [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}]
+    assert pod_state(waiting, Around(claims=claims)).reason.says == claims["store"].says
+
+
+def test_a_claim_that_waits_for_its_first_pod_or_is_new_is_no_problem() -> None:
+    assert not claim_of("WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+    assert not claim_of("ExternalProvisioning", "Waiting for … by the external provisioner 'x' or", age=20)
+
+
+@pytest.mark.parametrize(
+    ("why", "words", "kind"),
+    [
+        ("CreateContainerConfigError", "couldn't find key TOKEN in Secret slipway/mnist-secrets", "secret"),
+        ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", "user"),
+        ("RunContainerError", 'exec: "pyhton": executable file not found in $PATH: unknown', "program"),
+        ("RunContainerError", "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1",
+         "driver"),
+        ("RunContainerError", "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0",
+         "driver"),
+        ("PostStartHookError", "something new", "container"),
+    ],
+)  # fmt: skip
+def test_a_container_that_cannot_start_is_told_with_its_cause(why: str, words: str, kind: str) -> None:
+    state = pod_state(pod(JOB, node="n1", state={"waiting": {"reason": why, "message": words}}), Around())
+    assert (state.phase, state.reason.kind) == (Phase.STARTING, kind)
+    assert state.reason.says
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind"),
+    [
+        ("FailedCreatePodSandBox", 'no runtime for "nvidia" is configured', "runtime"),
+        ("FailedCreatePodSandBox", "add cmd: failed to assign an IP address to container", "addresses"),
+        ("NetworkNotReady", "network is not ready: cni plugin not initialized", "network"),
+        ("FailedMount", "unmounted volumes=[store]: timed out waiting for the condition", "mount"),
+        ("FailedMount", "mount failed: exit status 32: access denied by server while mounting", "mount"),
+        ("FailedPrepareDynamicResources", "DRA driver gpu.nvidia.com is not registered", "driver"),
+    ],
+)
+def test_a_pod_that_is_not_made_ready_is_told_with_its_cause(reason: str, message: str, kind: str) -> None:
+    starting = pod(JOB, node="n1", state=CREATING)
+    state = pod_state(starting, Around([event_of(event(starting, reason, message))]))
+    assert (state.phase, state.reason.kind) == (Phase.STARTING, kind)
+    assert state.reason.fix
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("UnexpectedAdmissionError", "Pod was rejected: Allocate failed due to requested number of devices "
+         "unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"),
+        ("OutOfnvidia.com/gpu", "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu"),
+        ("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"),
+        ("NodeShutdown", "Pod was rejected as the node is shutting down."),
+    ],
+)  # fmt: skip
+def test_a_pod_that_its_node_rejected_says_that_its_program_never_ran(reason: str, message: str) -> None:
+    state = pod_state(pod(JOB, phase="Failed", node="n1", reason=reason, message=message), Around())
+    assert (state.phase, state.reason.kind) == (Phase.FAILED, "rejected")
+    assert "pulumi up" in state.reason.fix

@@ -104,7 +104,7 @@ def test_an_error_that_nothing_foresaw_ends_in_a_line_with_its_exit_code() -> No
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == UNEXPECTED
     assert "Traceback" in ended.stderr
-    assert ended.stderr.splitlines()[-1] == "error: unexpected KeyError (exit code 1)"
+    assert ended.stderr.splitlines()[-1] == "error: KeyError: 'gone' (exit code 1)"
 
 
 def test_a_step_error_carries_its_exit_code() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from slipway.workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError, on_signals
+from slipway.workloads.runtime.failures import explain
 from slipway.workloads.runtime.steps.attendant import Attendant
 from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable, signal_words
 
@@ -107,9 +108,8 @@ class ItemRunner(Runner):
 def _reason(name: str, code: int, tail: Tail) -> str:
     if code < 0:
         return f"{name} was ended by {signal_words(-code)}"
-    if code:
-        return ": ".join([f"exit code {code}", *map(readable, tail.lines[-1:])])
-    return ""
+    failure = explain(tail.text)
+    return ": ".join(filter(None, [f"exit code {code}", readable(failure.line or failure.last)])) if code else ""
 
 
 _CODES = {int(signal.SIGTERM): INTERRUPTED, int(signal.SIGINT): INTERRUPTED_BY_KEYBOARD}

@@ -28,6 +28,7 @@ from slipway.workloads.runtime.exits import (
     UNEXPECTED,
     StepError,
 )
+from slipway.workloads.runtime.failures import explain
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.nodes.group import (
     KILLED_AGAIN,
@@ -40,17 +41,13 @@ from slipway.workloads.runtime.nodes.group import (
 )
 from slipway.workloads.runtime.nodes.rendezvous import Coordinator, Identity, Member
 from slipway.workloads.runtime.nodes.work import ENDLESS, Work, variables
-from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable
+from slipway.workloads.runtime.steps.program import Program, Runner, Tail, readable, tell_cause
 from slipway.workloads.runtime.store import NotWholeError
 
 # Runs the program of one pod of several: once for each generation, and with all that it starts ended each time.
 
 
 _READ_FOR_CAUSE = 4096
-_LINES_OF_ERROR = 40
-
-_ERROR = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b")
-"""The line of an exception at the end of a traceback of Python."""
 
 _CONSEQUENCES = re.compile(
     r"UnavailableError|UNAVAILABLE|Connection (?:reset|refused|closed|aborted)|Broken pipe|Socket closed|"
@@ -103,10 +100,9 @@ def _ending(code: int, tail: Tail, *, stopped: bool) -> Ending:
         return Ending("killed", INTERRUPTED, signal.Signals(killer).name, consequent=False, stopped=stopped)
     if code == 0:
         return Ending("well", 0, "", consequent=False, stopped=stopped)
-    lines = tail.lines
-    # Some frameworks write more after the error, as TensorFlow does with the place in its graph.
-    errors = [line for line in lines[-_LINES_OF_ERROR:] if _ERROR.match(line)]
-    line = (errors or lines or [""])[-1]
+    failure = explain(tail.text)
+    tell_cause(failure)
+    line = failure.line or failure.last
     consequent = bool(_CONSEQUENCES.search(tail.text[-_READ_FOR_CAUSE:]))
     return Ending("failed", code if code > 0 else 128 - code, readable(line), consequent, stopped)
 
@@ -449,9 +445,8 @@ class Pod:
             return StepError(code, f"this pod {verdict['words']}")
         if not self._failed_in:
             return StepError(code, f"{verdict['text']}; what it wrote is in the log of the pod before this one")
-        assert self._program is not None
-        remark = f" with exit code {verdict['code']}" if verdict["code"] != code else ""
-        return StepError(code, f"{self._program.words[0]} failed{remark}; what it wrote is above")
+        remark = f"; its exit code was {verdict['code']}" if verdict["code"] != code else ""
+        return StepError(code, f"{verdict['words'] or 'its program failed without a word'}{remark}")
 
     def _end_program(self, grace: float) -> None:
         """Stop the program, if there is one, and wait for its end."""

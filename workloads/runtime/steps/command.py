@@ -25,6 +25,7 @@ from slipway.workloads.runtime.exits import (
     INTERRUPTED,
     OK,
     USAGE,
+    WHY_STOPPED,
     StepError,
     parse_before_program,
     parse_pairs,
@@ -226,7 +227,7 @@ def portable(options: argparse.Namespace) -> list[str]:
 
 
 def _stop(*_: object) -> None:
-    print("error: stopped by SIGTERM: the same command goes on", file=sys.stderr, flush=True)
+    print(f"error: stopped by SIGTERM: the same command goes on{WHY_STOPPED}", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)
 
 

@@ -6,6 +6,7 @@ library only, Python 3.9.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import secrets
@@ -27,6 +28,8 @@ VARIABLE = "SLIPWAY_NOTICE"
 
 POD = "the pod is told to end"
 """The reason where nobody gives another one: a node is drained or taken back, or the Job is deleted."""
+
+_own: list[Path] = []
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,15 @@ def path_in(environment: dict[str, str]) -> Path:
     if VARIABLE not in environment:
         # Not the number of the process, which another one had before.
         environment[VARIABLE] = str(Path(tempfile.gettempdir()) / f"slipway-notice-{secrets.token_hex(8)}.json")
+        _own.append(Path(environment[VARIABLE]))
     return Path(environment[VARIABLE])
+
+
+@atexit.register
+def remove() -> None:
+    """Remove the notices that this process named; `os._exit` does not call it."""
+    for path in _own:
+        path.unlink(missing_ok=True)
 
 
 def end(process: subprocess.Popen[Any], path: Path, seconds: float, reason: str) -> Notice:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,8 +24,10 @@ from slipway.workloads.runtime.exits import (
     INTERRUPTED,
     INTERRUPTED_BY_KEYBOARD,
     RECORD_VARIABLE,
+    WHY_STOPPED,
     StepError,
 )
+from slipway.workloads.runtime.failures import Failure, explain, known
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.steps.guard import MARK, Guard, kill_all
 
@@ -53,8 +56,7 @@ class Program:
     """`words` is the command line, `folder` the directory in which it starts, `environment` all its variables.
 
     Of all that it prints, `secrets` are masked, and it comes on standard output; a `Runner` calls `heard` with it,
-    too. Where there are no secrets, and no `Runner`, the program writes to this process's own standard output and
-    error.
+    too.
     """
 
     words: Sequence[str]
@@ -100,35 +102,32 @@ class Program:
         noted = [signal.SIGINT] if attendant is None else [signal.SIGINT, signal.SIGTERM]
         forwarded = {signal.SIGINT, signal.SIGTERM} - {*noted}
         with Forwarding(*forwarded, noted=noted) as signals:
-            process = self.start(piped=bool(self.secrets))
+            process = self.start()
             signals.to(process)
-            copying = _copy(process, Tail(), self.secrets) if self.secrets else None
+            tail = Tail()
+            copying = _copy(process, tail, self.secrets)
             code = process.wait() if attendant is None else attendant.attend(process, signals.received)
-            if copying is not None:
-                copying.join(_LAST_WORDS)
+            copying.join(_LAST_WORDS)
             if attendant is not None:
                 told = signals.received
                 attendant.finish(well=code == 0 and not told, told=lambda: bool(told))
         last = signals.received[-1] if signals.received else 0
         if last == signal.SIGTERM:
-            raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
+            raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}{WHY_STOPPED}")
         if last == signal.SIGINT:
             raise StepError(INTERRUPTED_BY_KEYBOARD, f"interrupted: {remark}")
-        if code < 0:
-            raise StepError(128 - code, f"{self.words[0]} was ended by {signal_words(-code)}")
         if code:
-            raise StepError(code, f"{self.words[0]} failed; what it wrote is above")
+            raise StepError(code if code > 0 else 128 - code, tell_failure(self.words[0], code, tail.text))
 
-    def start(self, *, piped: bool, guard: Guard | None = None) -> subprocess.Popen[bytes]:
-        """Start it: with its output in a pipe, and where there is a `guard` in a process group of its own.
+    def start(self, *, guard: Guard | None = None) -> subprocess.Popen[bytes]:
+        """Start it with its output in a pipe, and where there is a `guard` in a process group of its own.
 
         Raises:
             StepError: BAD_INPUT where it cannot be started.
         """
         environment = {name: value for name, value in self.environment.items() if name != RECORD_VARIABLE}
-        if piped:
-            # A pipe would make Python hold back its output until a buffer is full.
-            environment.setdefault("PYTHONUNBUFFERED", "1")
+        # A pipe would make Python hold back its output until a buffer is full.
+        environment.setdefault("PYTHONUNBUFFERED", "1")
         if guard is not None:
             environment[MARK] = guard.mark
         try:
@@ -137,9 +136,9 @@ class Program:
                 cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if piped else None,
+                stdout=subprocess.PIPE,
                 # Two pipes would lose the order of what is written to them.
-                stderr=subprocess.STDOUT if piped else None,
+                stderr=subprocess.STDOUT,
                 start_new_session=guard is not None,
                 # The guard has to know the program before it begins: this process may be killed in between.
                 preexec_fn=None if guard is None else guard.announce,  # noqa: PLW1509
@@ -181,7 +180,7 @@ class Runner:
     def _begin(self, program: Program) -> tuple[subprocess.Popen[bytes], Tail, threading.Thread]:
         """Start a program while the lock is held, and pass its output on. Raises StepError."""
         self._guard.start()
-        self._process = process = program.start(piped=True, guard=self._guard)
+        self._process = process = program.start(guard=self._guard)
         self._stopped = False
         tail = Tail()
         return process, tail, _copy(process, tail, program.secrets, program.heard)
@@ -322,6 +321,48 @@ def _copy(
     thread = threading.Thread(target=copy, daemon=True)
     thread.start()
     return thread
+
+
+def tell_failure(name: str, code: int, log: str) -> str:
+    """Say on standard error why the program `name` failed, where that is known; the line of its error.
+
+    `code` is what `subprocess` has of it, and `log` the end of what it wrote.
+    """
+    ended = f"{name} was ended by {signal_words(-code)}" if code < 0 else ""
+    failure = explain(log)
+    cause = failure if failure.says else known(_killed() if code == -signal.SIGKILL else ended)
+    tell_cause(cause)
+    words = ": ".join(filter(None, [ended, failure.line])) or failure.words(name)
+    return readable(words + (_room(words) if cause.kind == "disk" else ""))
+
+
+def tell_cause(failure: Failure) -> None:
+    """Say on standard error why a program failed, where that is known, and what mends it."""
+    if failure.says:
+        print(f"note: {failure.says}; {failure.advice()}", file=sys.stderr, flush=True)
+
+
+def _killed() -> str:
+    """What the kernel says of a container in which it killed a process for want of memory; empty where it did not.
+
+    Kubernetes has it kill all processes of a container, unless the kubelet sets `singleProcessOOMKill`.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        most, peak = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) >> 20 for name in ("max", "peak"))
+        events = Path("/sys/fs/cgroup/memory.events").read_text()
+        if int(events.split("oom_kill ")[1].split()[0]):
+            return f"OOMKilled: {peak} MiB at its peak, and its limit is {most} MiB"
+    return ""
+
+
+def _room(words: str) -> str:
+    """How much of the volume of the path in `words` is used, in parentheses."""
+    path = re.search(r"'(/[^']+)'", words)
+    with contextlib.suppress(OSError):
+        if path is not None:
+            usage = shutil.disk_usage(Path(path[1]).parent)
+            return f" ({usage.used / 1024**3:,.1f} of {usage.total / 1024**3:,.1f} GiB used)"
+    return ""
 
 
 def signal_words(number: int) -> str:

@@ -177,6 +177,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 if __name__ == "__main__":
     CODE = main()
+    notice.remove()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(CODE)

@@ -194,7 +194,7 @@ def test_the_outputs_say_how_it_starts_again(folder: Path) -> None:
     assert recording.exports["tried"]["start"] == {
         "notebook": f"{kubectl} scale statefulset/{only_stateful_set(recording)} --replicas=1"
     }
-    assert recording.exports["tried"]["apps"]["notebook"].endswith("port-forward service/tried-notebook 8888:8888")
+    assert recording.exports["tried"]["apps"]["notebook"] == "make open APP=tried.notebook STACK=test"
 
 
 @pytest.mark.parametrize(("idle", "reason"), [("299s", "while somebody reads"), ("0h", "no time at all")])

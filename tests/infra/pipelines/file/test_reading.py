@@ -98,13 +98,35 @@ def test_its_parameters_and_steps_are_keys_of_the_stack_file(folder: Path) -> No
         ({"trees": "many"}, "trees"),
         ({"tree": 5}, "tree"),
         ({"balanced": 7}, "balanced"),
-        ({"steps": {**PLACED, "train": {"pool": "cpu"}}}, "steps.train.gpus"),
+        ({"steps": {**PLACED, "train": {"pool": "cpu", "gpus": 1}}}, "steps.train.gpus"),
         ({"steps": {**PLACED, "train": {}}}, "steps.train.pool"),
         ({"steps": {**PLACED, "train": {"matrix": {"pool": ["train", "cpu"]}}}}, "steps.train.matrix.pool[1]"),
     ],
 )
 def test_a_wrong_value_is_refused_at_its_key(folder: Path, section: dict[str, Any], key: str) -> None:
     assert the_problem(stack(folder, **section)).key == f"slipway:pipelines.churn.{key}"
+
+
+@pytest.mark.parametrize(
+    ("resources", "key"),
+    [
+        ({"gpus": 1}, "resources.gpus"),
+        ({"cpu": "64"}, "resources.cpu"),
+        ({"memory": "1Ti"}, "resources.memory"),
+        ({"ephemeral_storage": "1Ti"}, "resources.ephemeral_storage"),
+    ],
+)
+def test_what_no_node_has_is_named_in_the_file_that_asks_for_it(
+    folder: Path, resources: dict[str, Any], key: str
+) -> None:
+    content = changed(CHURN, {"steps.train.resources": resources})
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    (name,), placed = resources, {**PLACED, "train": {"pool": "cpu"}}
+    problem = the_problem(stack(folder, steps=placed))
+    assert problem.key == f"{folder}/pipeline.yaml: steps.train.{key}"
+    assert problem.fix.endswith(f"; for this stack alone, there is `slipway:pipelines.churn.steps.train.{name}`")
+    placed["train"] |= resources
+    assert the_problem(stack(folder, steps=placed)).key == f"slipway:pipelines.churn.steps.train.{name}"
 
 
 def test_references_become_values_and_inputs(folder: Path) -> None:

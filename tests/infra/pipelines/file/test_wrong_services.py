@@ -143,8 +143,8 @@ ORDERED = {"steps.days.items.mode": "ordered", "steps.days.workers": GONE}
         (
             {},
             {"steps.days": {"pool": "cpu", "mode": "ordered"}},
-            "stack.steps.days.workers",
-            ["3 of them would idle", "`workers: 1`"],
+            "steps.days.workers",
+            ["3 of them would idle", "`workers: 1`", "for this stack alone", ".steps.days.workers`"],
         ),
         (
             ORDERED,

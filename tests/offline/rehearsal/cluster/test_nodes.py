@@ -185,7 +185,7 @@ def test_the_first_to_fail_fails_the_job_with_its_own_words(tmp_path: Path) -> N
     outcome, printed = rehearse(training(script=script), tmp_path, machines=2)
     train = record(outcome)
     assert (train.phase, train.exit_code, train.index) == (Phase.FAILED, 3, 1), printed
-    assert train.reason == "BackoffLimitExceeded: pod 1: container 'main' exited with 3 (Error)"
+    assert train.reason == "pod 1: container 'main' failed; its last line: no such digit (exit code 3)"
     assert train.message == "no such digit\n"
     shown = [line for line in printed.splitlines() if "│" in line]
     assert any("no such digit" in line for line in shown)

@@ -63,3 +63,24 @@ def test_programs_run_as_they_are(tmp_path: Path) -> None:
     assert "line 2 of the script" in text
     assert not list((tmp_path / "out/store/toy/failing").rglob("never"))
     assert ".env" in text
+
+
+def test_a_failed_step_has_its_programs_words_and_the_key_that_mends_it(tmp_path: Path) -> None:
+    run = {
+        "memory": "import time; x = [bytearray(9**8) for _ in range(9)]; time.sleep(30)",
+        "time": "import time; time.sleep(30)",
+        "wrong": "raise ValueError('expected 3 columns')",
+    }
+    steps = {name: {"run": ["python", "-c", code, "{output}"]} for name, code in run.items()}
+    pipeline_folder(tmp_path / "toy", {}, steps=steps)
+    of_steps = {name: {**SMALL, "memory": "128Mi"} for name in run} | {"time": {**SMALL, "time_limit": "3s"}}
+    section = {"uses": str(tmp_path / "toy"), "steps": of_steps}
+    file = stack_file(tmp_path / "stack.yaml", pipelines={"toy": section})
+    outcome, _ = rehearse_file(tmp_path / "out", file)
+
+    why = {record.name: record.reason for record in outcome.records}
+    assert "`slipway:pipelines.toy.steps.memory.memory`" in why["toy-memory"]
+    assert "limit is 128 MiB" in why["toy-memory"]
+    assert "`slipway:pipelines.toy.steps.time.time_limit`" in why["toy-time"]
+    assert "3 s" in why["toy-time"]
+    assert why["toy-wrong"] == "ValueError: expected 3 columns (exit code 1)"

@@ -240,7 +240,7 @@ def test_an_error_in_one_program_is_that_pods_and_nobody_elses(start: Jobs, tmp_
     assert job.codes[1] == [3]
     assert "the data of day 3 is malformed" in job.text(1)
     cause = "the program of pod 1 (127.0.0.1) failed with exit code 3: the data of day 3 is malformed"
-    assert job.text(1).splitlines()[-1].endswith("failed; what it wrote is above (exit code 3)")
+    assert job.text(1).splitlines()[-1] == "error: churn.train: the data of day 3 is malformed (exit code 3)"
     for index in (0, 2):
         assert f"Generation 1 ended: {cause}" in job.text(index)
         assert job.pods[index].wait() == NEIGHBOUR_FAILED
@@ -271,7 +271,7 @@ def test_an_exit_code_that_the_job_would_ignore_becomes_another(start: Jobs) -> 
     job.run()
     assert job.failed == 1
     texts = [job.text(0), job.text(1)]
-    assert any("failed with exit code 15; what it wrote is above (exit code 1)" in text for text in texts)
+    assert any("its exit code was 15 (exit code 1)" in text for text in texts)
 
 
 @pytest.mark.slow

@@ -500,7 +500,11 @@ os._exit(0 if done else 3)
 
 def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     output = step(tmp_path, "import sys; sys.exit(77)", code=77)
-    assert only_error(output).endswith("failed; what it wrote is above (exit code 77)")
+    assert only_error(output).endswith("failed without a word (exit code 77)")
+    output = step(tmp_path, "print('reads rows'); raise ValueError('expected 3 columns')", code=1)
+    assert output.splitlines()[-1] == "error: churn.train: ValueError: expected 3 columns (exit code 1)"
+    output = step(tmp_path, "import pandaz", code=1)
+    assert "note: neither its image nor its requirements have the module pandaz" in output
 
     killed = step(tmp_path, "import os; os.kill(os.getpid(), 9)", code=137)
     assert "was ended by SIGKILL" in only_error(killed)
