@@ -22,9 +22,6 @@ EXAMPLE = 'write for example `"0 3 * * *"`, every day at 03:00'
 MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
-LONGEST_MONTHS = {2: 29, **dict.fromkeys((4, 6, 9, 11), 30)}
-"""The days of those months that do not have 31."""
-
 DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -38,6 +35,9 @@ DESCRIPTORS = {
 PART = re.compile(
     r"(?:(?P<any>[*?])|(?P<first>[a-z0-9]{1,9})(?:-(?P<last>[a-z0-9]{1,9}))?)(?:/(?P<step>[0-9]{1,9}))?"
 )
+
+EVERY = re.compile(r"(?:^|,)[*?](?:/0*1)?(?:,|$)")
+"""The part that makes a field stand for every day."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def _cron(value: str) -> str:
     if len(words) != len(FIELDS):
         names = ", ".join(field.name for field in FIELDS)
         raise refuse(f"{len(words)} fields, and there are five: {names}", EXAMPLE)
-    _, _, days, months, _ = [_values(word, field) for word, field in zip(words, FIELDS, strict=True)]
-    every_weekday = words[4][:1] in {"*", "?"}
-    if every_weekday and not any(day <= LONGEST_MONTHS.get(month, 31) for day in days for month in months):
+    if times_a_month(value) == 0:
         raise refuse("no month that it names has such a day, so it would never run", EXAMPLE)
     return " ".join(words)
 
@@ -132,18 +130,22 @@ def times_a_month(cron: str) -> float:
     minutes, hours, days, months, weekdays = [
         _values(word, field) for word, field in zip(words, FIELDS, strict=True)
     ]
-    # Where both kinds of days are named, either is enough.
-    either = not any(words[index][:1] in {"*", "?"} for index in (2, 4))
-    first = date(2024, 1, 1)
-    every = (first + timedelta(day) for day in range((date(first.year + YEARS, 1, 1) - first).days))
+    # Where both kinds of days are named, either is enough. A `*` in steps names days, and one in a list does not.
+    either = not any(EVERY.search(words[index]) for index in (2, 4))
     matching = sum(
-        (day.day in days or day.isoweekday() % 7 in weekdays)
-        if either
-        else (day.day in days and day.isoweekday() % 7 in weekdays)
-        for day in every
-        if day.month in months
+        (day in days or weekday in weekdays) if either else (day in days and weekday in weekdays)
+        for month, day, weekday in _calendar()
+        if month in months
     )
     return matching * len(minutes) * len(hours) / (YEARS * 12)
+
+
+@cache
+def _calendar() -> list[tuple[int, int, int]]:
+    """Month, day and day of the week of each day of `YEARS`."""
+    first = date(2024, 1, 1)
+    days = [first + timedelta(day) for day in range((date(first.year + YEARS, 1, 1) - first).days)]
+    return [(day.month, day.day, day.isoweekday() % 7) for day in days]
 
 
 @cache
