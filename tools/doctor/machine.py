@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -64,8 +66,17 @@ def packages(requirements: Path) -> Iterator[Observation]:
     yield wrong(
         PACKAGES,
         f"are not those of requirements.txt: {'; '.join(bad[:MOST_PACKAGES])}{more}",
-        ".venv/bin/uv pip install --python .venv/bin/python --require-hashes -r requirements.txt",
+        f"{_install()} --require-hashes -r {shlex.quote(os.path.relpath(requirements))}",
     )
+
+
+def _install() -> str:
+    """What installs packages where this program runs, as it is typed in the current directory."""
+    python = Path(sys.executable)
+    uv, shown = python.with_name("uv"), shlex.quote(os.path.relpath(python))
+    if not uv.exists():
+        return f"{shown} -m pip install"
+    return f"{shlex.quote(os.path.relpath(uv))} pip install --python {shown}"
 
 
 def cli(wanted: str) -> Iterator[Observation]:

@@ -391,6 +391,9 @@ def _unknown_pipeline(uses: str) -> Problem:
             option("uses"), uses, reason, "write the path of a pipeline's folder, relative to the repository"
         )
     names = pipeline_names()
+    if not uses:
+        fix = f"write {option('uses', 'NAME')}: {listed(names)}"
+        return Problem(option("uses"), uses, "it is not given, and there are several pipelines", fix)
     fix = did_you_mean(uses, names, f"write {listed(names)}, or make it: {command('new', pipeline=uses)}")
     return Problem(option("uses"), uses, "no folder of that name below `workloads/` declares a pipeline", fix)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -103,6 +104,8 @@ def test_packages_are_held_to_the_lock_file(tmp_path: Path) -> None:
     assert "not 0.0.1" in found.said
     assert "no-such-package missing" in found.said
     assert "other" not in found.said
+    installer, *_ = shlex.split(found.mend)
+    assert Path(installer).exists(), "the command runs where it is typed"
 
 
 def test_a_project_that_pins_nothing_is_held_to_what_is_installed(tmp_path: Path) -> None:

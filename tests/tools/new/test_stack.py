@@ -153,6 +153,8 @@ def test_everything_wrong_is_said_at_once() -> None:
     assert "STACK=mine" in found["STACK"]
     assert "did you mean `gcp`?" in found["CLOUD"]
     assert "did you mean `mnist`?" in found["USES"]
+    # Where there is one pipeline, it is that one.
+    assert "USES=NAME: " in refused(CLOUD="gpc", example="")["USES"]
     found = refused(CLOUD="gcp", REGION="us-centra1", GPU="nvidia-h100")
     assert "did you mean `us-central1`?" in found["REGION"]
     assert "did you mean `nvidia-h100-80gb`?" in found["GPU"]
