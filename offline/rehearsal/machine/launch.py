@@ -78,6 +78,7 @@ def main() -> None:
         hold_files(settings["writable"])
     if settings["binds"] is not None:
         _report_binds(settings["binds"])
+    _reset_signals()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_with(settings["parent"])
     try:
@@ -85,6 +86,17 @@ def main() -> None:
     except OSError as error:
         print(f"StartError: exec: {command[0]!r}: {error.strerror}", file=sys.stderr, flush=True)
         sys.exit(START_ERROR)
+
+
+def _reset_signals() -> None:
+    """Has each signal do what it does by default, as in a container.
+
+    Ignored ones stay so whatever a process becomes: SIGINT where a script started the rehearsal in the background,
+    SIGPIPE by this interpreter.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _end_with(parent: int) -> None:
