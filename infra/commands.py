@@ -1,5 +1,6 @@
 """How messages name the commands and pages that help: as they are where the message is read."""
 
+import re
 import shlex
 
 from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
@@ -29,6 +30,11 @@ def command(verb: str, *words: str, **options: str | bool) -> str:
 def page(name: str) -> str:
     """Where the page ``name`` of the documentation is: that of the clone, or of the installed package."""
     return f"docs/{name}" if LIBRARY == PROJECT else str(LIBRARY / PACKAGE / "docs" / name)
+
+
+def with_pages(text: str) -> str:
+    """``text`` with each page that it names as ``docs/…`` where `page` says that it is."""
+    return re.sub(r"(?<![\w./-])docs/([\w-]+\.md)", lambda match: page(match[1]), text)
 
 
 def option(name: str, value: str | None = None) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import yaml
 
+from slipway.infra.commands import with_pages
 from slipway.infra.review.stack import items, mapping, mappings
 from slipway.infra.schema.problems import Problem, key_of
 from slipway.infra.schema.secret_values import MASK, SHORTEST, shown
@@ -26,7 +27,8 @@ Place = tuple[str | int, ...]
 @cache
 def data(section: str) -> Mapping[str, Any]:
     """A section of the data file."""
-    return tomllib.loads((Path(__file__).parent / "data" / "manifests.toml").read_text(encoding="utf-8"))[section]
+    content = (Path(__file__).parent / "data" / "manifests.toml").read_text(encoding="utf-8")
+    return tomllib.loads(with_pages(content))[section]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import re
 
+from slipway.infra.commands import page
 from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
 from slipway.infra.review.selinux import command_of_denials, labels_of_files
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
@@ -30,7 +31,7 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
     node = text(at(pod, "spec", "nodeName")) or "NODE"
     return (
         f"where the mode of {path} allows it, SELinux does not: its files need {labels_of_files(level)}. "
-        f"`{command_of_denials(node)}` shows what was refused (docs/onprem.md)"
+        f"`{command_of_denials(node)}` shows what was refused ({page('onprem.md')})"
     )
 
 
@@ -50,7 +51,7 @@ def fix_of_refused_write(pod: Properties, container: str, words: str) -> str:
     relative = not path.startswith("/") and DENIED.search(words)
     if not refused or not path or relative or any(_names(path, folder) for folder in writable):
         return ""
-    return f"{places_of_writes(writable)}, and {path} is in none of them. {KEYS} (docs/steps.md)"
+    return f"{places_of_writes(writable)}, and {path} is in none of them. {KEYS} ({page('steps.md')})"
 
 
 def _names(words: str, folder: str) -> bool:

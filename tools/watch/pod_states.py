@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from slipway.infra.clouds import registry
-from slipway.infra.commands import command
+from slipway.infra.commands import command, with_pages
 from slipway.infra.kubernetes.labels import COMPONENT, NAME
 from slipway.infra.platform import Taint, TaintEffect
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, whole
@@ -90,7 +90,7 @@ def table(name: str) -> Sequence[Cause]:
 
 def reason_of(row: Failure, words: str, section: str = "", *, says: str = "", kind: str = "") -> Reason:
     """The reason that a row gives, with the ``words`` in which it was row; without one what ``says`` that."""
-    return Reason(row.says or says, row.advice(section), words, row.kind or kind)
+    return Reason(row.says or says, with_pages(row.advice(section)), words, row.kind or kind)
 
 
 def recognise(words: str, name: str, says: str = "", *, section: str = "", kind: str = "", **more: str) -> Reason:

@@ -31,6 +31,7 @@ _NCCL, _CUDNN, _PYTHON = "NCCL 2.32.3", "cuDNN 9.28.1", "CPython 3.11"
 _KUBERNETES, _RUNC = "Kubernetes 1.37.2", "containerd 2.4.2 with runc"
 _LESS_ON_GPU = "let it take less at a time (batch size), or use a pool whose GPU has more memory"
 _DRIVER = "take an image with an older CUDA, or give the nodes a newer driver"
+_SHARED = "give it more shared memory, which counts as its memory, or take fewer `num_workers`"
 _FIRST = "the pod or rank that stopped first has the cause in its log; all others only waited for it"
 
 # What explains others comes first: of the rows that find something the first counts.
@@ -56,9 +57,9 @@ CAUSES = tuple(
         ("shared memory", r"out of shared memory|insufficient shared memory|"
          r"shared memory\(shm\) for file|unable to \w+ (?:bytes )?(?:to|shared memory object|memory|"
          r"file) .*torch_|[Bb]us error|SIGBUS", "/dev/shm is full, through which DataLoader's workers hand over "
-         "their batches", "give it more shared memory, or take fewer `num_workers`", "shm", _TORCH),
+         "their batches", _SHARED, "shm", _TORCH),
         ("shared memory", r"(?:shared memory segment|shared memory file|No space left on device: ') ?/dev/shm/",
-         "/dev/shm is full", "give it more shared memory", "shm", _NCCL),
+         "/dev/shm is full", _SHARED, "shm", _NCCL),
         ("disk", r"No space left on device: '(?P<path>(?:/[^']*)?/store/[^']*)'", "the volume of {path} is full",
          "let the volume grow, or delete what is not needed", "store.size", _PYTHON),
         ("disk", r"No space left on device: '(?P<path>[^']*)'|(?P<file>\S+): No space left on device",

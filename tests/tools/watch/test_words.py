@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.infra import commands
 from slipway.tools.watch.pod_states import (
-    _OTHERWISE,
-    files,  # pyright: ignore[reportPrivateUsage]
+    _OTHERWISE,  # pyright: ignore[reportPrivateUsage]
+    files,
+    recognise,
 )
 from slipway.workloads.schedule.places.shortages import STOCKOUT
 
@@ -30,3 +32,10 @@ def test_each_row_can_be_said_and_has_its_source(path: Path) -> None:
             assert name == "seen" or wanted <= named | _OTHERWISE.keys() | {"taint"}, (name, kind)
             assert not says.endswith(".")
             assert len(key) <= 1
+
+
+def test_pages_are_named_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = 'no runtime for "nvidia" is configured'
+    assert "(docs/onprem.md)" in recognise(words, "volumes").fix
+    monkeypatch.setattr(commands, "PROJECT", tmp_path)
+    assert f"({commands.LIBRARY}/slipway/docs/onprem.md)" in recognise(words, "volumes").fix
