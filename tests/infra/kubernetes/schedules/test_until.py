@@ -161,7 +161,7 @@ def test_an_update_is_refused_once_the_day_is_over() -> None:
 
 
 def test_a_limit_keeps_nobody_from_destroying_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda: True)
+    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda *_: True)
     settings, _ = checked(over(-1), ROOT)
     # Whether a budget is spent is looked at with the state that this reads.
     assert running_work.guard(settings, preview=True) is None
