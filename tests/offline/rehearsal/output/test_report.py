@@ -166,7 +166,7 @@ def test_it_is_well_formed_and_fetches_nothing(report: tuple[Path, str]) -> None
 
 def test_it_shows_failures_and_places(report: tuple[Path, str]) -> None:
     text = Page(report[1]).text
-    for shown in ("broken failed", "exited with 5", "</pre><script>alert(1)</script>", "not run", "local-cpu-0"):
+    for shown in ("broken failed", "(exit code 5)", "</pre><script>alert(1)</script>", "not run", "local-cpu-0"):
         assert shown in text, shown
 
 
