@@ -555,9 +555,8 @@ def _of_container(pod: Properties, status: Properties, section: str) -> Reason:
     terminated, name = mapping(at(status, "state", "terminated")), text(status.get("name"))
     message, is_main = text(terminated.get("message")).strip(), name == main_container(pod)
     code = whole(terminated.get("exitCode"))
-    ending = explain(message, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
-    if not ending.kind and code == BUS_ERROR:
-        ending = replace(known("Bus error"), line=ending.line, last=ending.last)
+    ended = "Bus error" if code == BUS_ERROR else ""
+    ending = explain(message, ended, lock=command("lock", pipeline=labels_of(pod).get(NAME, "")))
     said = f"{ending.words('its program' if is_main else 'it')} (exit code {code})"
     whose = "" if is_main else f"container {name}: "
     reason = reason_of(ending, message, section, kind="failed" if is_main else "init")

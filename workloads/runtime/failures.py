@@ -211,8 +211,11 @@ class Failure:
         )
 
 
-def explain(log: str, **names: str) -> Failure:
-    """Why a program failed whose `log` ends so; `names` are what rows name, such as `lock`."""
+def explain(log: str, ended: str = "", **names: str) -> Failure:
+    """Why a program failed whose `log` ends so; `names` are what rows name, such as `lock`.
+
+    `ended` says how it ended: the cause is looked for in it where the log has none.
+    """
     lines = [_PREFIX.sub("", line.rstrip()) for line in log.splitlines()]
     lines = [line for line in lines if line.strip() and not _NOT_OF_PROGRAM.match(line)]
     raised = [start for start, line in enumerate(lines) if line.endswith(_TRACEBACK) and not _wraps(lines, start)]
@@ -221,6 +224,7 @@ def explain(log: str, **names: str) -> Failure:
     line = next(filter(None, [*said, *(_raised(lines, start) for start in raised[-1:]), *errors[-1:]]), "")
     first = min([*raised[-1:], max(len(lines) - _READ, 0)])
     cause = known("\n".join(lines[first:]), **names)
+    cause = cause if cause.says else known(ended, **names)
     return replace(cause, line=line.strip(), last=lines[-1].strip() if lines else "")
 
 

@@ -27,7 +27,7 @@ from slipway.workloads.runtime.exits import (
     WHY_STOPPED,
     StepError,
 )
-from slipway.workloads.runtime.failures import Failure, explain, known
+from slipway.workloads.runtime.failures import Failure, explain
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.steps.guard import MARK, Guard, kill_all
 
@@ -329,11 +329,10 @@ def tell_failure(name: str, code: int, log: str) -> str:
     `code` is what `subprocess` has of it, and `log` the end of what it wrote.
     """
     ended = f"{name} was ended by {signal_words(-code)}" if code < 0 else ""
-    failure = explain(log)
-    cause = failure if failure.says else known(_killed() if code == -signal.SIGKILL else ended)
-    tell_cause(cause)
+    failure = explain(log, _killed() if code == -signal.SIGKILL else ended)
+    tell_cause(failure)
     words = ": ".join(filter(None, [ended, failure.line])) or failure.words(name)
-    return readable(words + (_room(words) if cause.kind == "disk" else ""))
+    return readable(words + (_room(words) if failure.kind == "disk" else ""))
 
 
 def tell_cause(failure: Failure) -> None:
