@@ -373,8 +373,10 @@ def _statement(declared: Inputs) -> dict[str, Any]:
     statement = {
         "Sid": declared.get("sid"),
         "Effect": declared.get("effect") or "Allow",
-        **{key: _one_or_all(declared.get(key[0].lower() + key[1:] + "s")) for key in ("Action", "NotAction")},
-        **{key: _one_or_all(declared.get(key[0].lower() + key[1:] + "s")) for key in ("Resource", "NotResource")},
+        **{
+            key: _one_or_all(declared.get(key[0].lower() + key[1:] + "s"))
+            for key in ("Action", "NotAction", "Resource", "NotResource")
+        },
         "Principal": _principals(declared.get("principals")),
         "NotPrincipal": _principals(declared.get("notPrincipals")),
         "Condition": conditions,

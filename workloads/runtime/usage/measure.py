@@ -480,8 +480,6 @@ def _run(options: argparse.Namespace, measurement: Measurement) -> int:
         over.set()
         copying.join(_LAST_WORDS)
         sampling.join(_LAST_WORDS)
-        with contextlib.suppress(OSError):
-            file.unlink()
         reached = ending.reached if code else None
         measurement.finish(well=code == 0, told=signal.SIGTERM in signals.received, reached=reached)
         if code == 0:
@@ -592,6 +590,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 if __name__ == "__main__":
     CODE = main()
+    notice.remove()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(CODE)
