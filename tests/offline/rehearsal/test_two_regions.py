@@ -1,4 +1,4 @@
-"""A step whose first place has no nodes runs in another region, on the clusters of the stack with two of them."""
+"""A step whose first place has too few nodes runs in another region, on the clusters of the stack with two of them."""
 
 import json
 import re
@@ -17,7 +17,7 @@ TRAIN = {"nodes": 2, "places": ["cpu-eu", "cpu"], "next_after": "10m", "cpu": "1
 def test_a_training_on_two_nodes_goes_to_the_other_region(tmp_path: Path) -> None:
     pipelines = {"handwriting": {"epochs": 2, "steps": {"prepare": {"pool": "cpu"}, "train": TRAIN}}}
     file, trace = stack_file(tmp_path / "stack.yaml", "gcp-anywhere", pipelines=pipelines), tmp_path / "trace.json"
-    trace.write_text(json.dumps({"gap_seconds": 300, "pools": {"cpu-eu": [[2, 1], [0, 1]]}}), encoding="utf-8")
+    trace.write_text(json.dumps({"gap_seconds": 300, "pools": {"cpu-eu": [[1, 1]]}}), encoding="utf-8")
     folder = tmp_path / "out"
     done = rehearse("gcp-anywhere", folder, "--config-file", str(file), "--capacity", str(trace))
     if done.returncode and re.search(r"error sending request|failed to fetch", done.stdout + done.stderr, re.I):
