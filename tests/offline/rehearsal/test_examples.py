@@ -69,7 +69,11 @@ def test_a_training_in_jax_that_is_evicted_goes_on_after_its_last_epoch(rehearse
     folder, output = rehearsed
     training = log(folder, "handwriting-train")
     assert "SIGTERM" in training
-    assert re.findall(r"Epoch (\d+)/6", training) == [str(epoch) for epoch in range(1, 7)]
+    printed = [int(epoch) for epoch in re.findall(r"Epoch (\d+)/6", training)]
+    # No epoch is trained twice. One line is missing where the node goes between a checkpoint and its line.
+    assert printed == sorted(set(printed)), printed
+    assert len(printed) >= 5
+    assert printed[-1] == 6
     assert len(content(folder / "results" / "handwriting-train" / "metrics.json")["history"]) == 6
     assert re.search(r"handwriting-train +train \(nvidia-tesla-t4\)", output)
 
