@@ -1,4 +1,4 @@
-"""A step whose first place has too few nodes runs in another region, on the clusters of the stack with two of them."""
+"""A step whose first place has too few nodes runs in another region, on the clusters of a stack with two."""
 
 import json
 import re
