@@ -158,8 +158,7 @@ class Run:
         The API server refuses a Job of which a pod's host name would be no DNS label (kubernetes/pkg/apis/batch/
         validation, Kubernetes 1.34).
         """
-        nodes = self.step.nodes
-        return f"-{nodes.count - 1}" if nodes else ""
+        return f"-{self.step.pods - 1}" if self.step.items or self.step.nodes else ""
 
     @property
     def is_limited(self) -> bool:

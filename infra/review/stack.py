@@ -15,9 +15,9 @@ KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 JOB = "kubernetes:batch/v1:Job"
 """The one type of resource that runs to an end."""
 
-FAILURE_POLICY = "spec.podFailurePolicy"
-"""What a Job of Slipway keeps as it was created for as long as it has its name: it decides no result, and the API
-server refuses to change it."""
+FAILURE_FIELDS = ("spec.podFailurePolicy", "spec.backoffLimitPerIndex")
+"""What a Job of Slipway keeps as it was created for as long as it has its name: they decide no result, and the API
+server refuses to change them (ValidateJobSpecUpdate, Kubernetes 1.37.2)."""
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
@@ -69,7 +69,7 @@ class Resource:
         return "".join(self.urn.split("::")[2:3]).startswith("slipway:")
 
     def keeps_policy(self, new: "Resource") -> bool:
-        """Whether ``new`` is the same Job of Slipway, and so has its `FAILURE_POLICY`."""
+        """Whether ``new`` is the same Job of Slipway, and so has its `FAILURE_FIELDS`."""
         names = ([at(job.properties, "metadata", key) for key in ("namespace", "name")] for job in (self, new))
         return new.type == JOB == self.type and self.is_of_slipway and next(names) == next(names)
 

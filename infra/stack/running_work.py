@@ -27,7 +27,7 @@ from slipway.infra.clouds.registry import reviews
 from slipway.infra.kubernetes.labels import INSTANCE
 from slipway.infra.review.contract import Review
 from slipway.infra.review.stack import (
-    FAILURE_POLICY,
+    FAILURE_FIELDS,
     JOB,
     UNKNOWN,
     Properties,
@@ -104,7 +104,7 @@ class RunningWork:
         ended = self._update.declare(declared)
         self._ended += ended
         if self._update.keeps_policy(declared):
-            kept = pulumi.ResourceOptions(ignore_changes=[FAILURE_POLICY])
+            kept = pulumi.ResourceOptions(ignore_changes=[*FAILURE_FIELDS])
             return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, kept))
         guarded = [nodes for nodes in ended if not self._may_end(nodes)]
         if not guarded or self.preview:

@@ -22,7 +22,7 @@ from slipway.infra.review.property_diff import (
     value_at,
 )
 from slipway.infra.review.stack import (
-    FAILURE_POLICY,
+    FAILURE_FIELDS,
     KUBERNETES_PROVIDER,
     UNKNOWN,
     Resource,
@@ -172,7 +172,7 @@ class _Update:
         return [difference for difference in forced if difference.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
-        settled = [FAILURE_POLICY] if old.keeps_policy(new) else []
+        settled = FAILURE_FIELDS if old.keeps_policy(new) else ()
         ignored = [parse_path(ignore_change) for ignore_change in [*new.ignore_changes, *settled]]
         candidates = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
         return [

@@ -308,7 +308,7 @@ def _spec(run: Run, pod: k8s.core.v1.PodTemplateSpecArgs, *, suspended: bool = F
     return k8s.batch.v1.JobSpecArgs(
         suspend=suspended or None,
         backoff_limit=0,
-        pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED),
+        pod_failure_policy=disruptions_ignored(NO_API, KILLED, INTERRUPTED, container=run.step.name),
         pod_replacement_policy="Failed",
         active_deadline_seconds=run.step.time_limit,
         template=pod,

@@ -126,7 +126,7 @@ class ClusterRun(pulumi.ComponentResource):
             ),
             spec=k8s.batch.v1.JobSpecArgs(
                 backoff_limit=RETRIES,
-                pod_failure_policy=_failure_policy(),
+                pod_failure_policy=_failure_policy(run.step.name),
                 pod_replacement_policy="Failed",
                 active_deadline_seconds=run.step.time_limit,
                 template=pod,
@@ -193,10 +193,12 @@ def _rules(jobs: Sequence[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     ]
 
 
-def _failure_policy() -> k8s.batch.v1.PodFailurePolicyArgs:
+def _failure_policy(container: str) -> k8s.batch.v1.PodFailurePolicyArgs:
     disruptions = disruptions_ignored().rules
     assert isinstance(disruptions, list)
-    codes = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[*FINAL])
+    codes = k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
+        container_name=container, operator="In", values=[*FINAL]
+    )
     final = k8s.batch.v1.PodFailurePolicyRuleArgs(action="FailJob", on_exit_codes=codes)
     return k8s.batch.v1.PodFailurePolicyArgs(rules=[disruptions[0], final])
 

@@ -245,17 +245,17 @@ def test_a_job_is_what_the_engine_needs(root: Path) -> None:
     [
         (
             {"PodScheduled"},
-            [],
+            {},
             "Ignore",
         ),  # The kubelet rejected it.
-        ({"PodScheduled"}, [0, 3], "Count"),
-        ({"PodScheduled"}, [137], "Count"),
-        ({"PodScheduled", "DisruptionTarget"}, [143], "Ignore"),
-        (set[str](), [], "Count"),
+        ({"PodScheduled"}, {"predict": 0, "sidecar": 3}, "Count"),
+        ({"PodScheduled"}, {"predict": 137}, "Count"),
+        ({"PodScheduled", "DisruptionTarget"}, {"predict": 143}, "Ignore"),
+        (set[str](), {}, "Count"),
     ],
 )
 def test_only_a_pod_that_a_node_took_away_or_refused_is_replaced(
-    root: Path, conditions: set[str], codes: list[int], action: str
+    root: Path, conditions: set[str], codes: dict[str, int], action: str
 ) -> None:
     rules = run(lambda: [step(platform())], root).one(JOB).inputs["spec"]["podFailurePolicy"]["rules"]
     assert action_for(rules, conditions, codes) == action

@@ -219,9 +219,11 @@ def test_pulumi_sees_that_a_step_failed(moved: Recording) -> None:
     assert spec["backoffLimit"] == 0
     rules = spec["podFailurePolicy"]["rules"]
     assert "FailJob" not in {rule["action"] for rule in rules}
-    assert action_for(rules, {"PodScheduled"}, [NO_API]) == "Ignore"
+    (main,) = spec["template"]["spec"]["containers"]
+    assert action_for(rules, {"PodScheduled"}, {main["name"]: NO_API}) == "Ignore"
+    assert action_for(rules, {"PodScheduled"}, {main["name"]: USAGE, "gke-gcsfuse-sidecar": 137}) == "Count"
     final = (USAGE, JOB_FAILED, TOO_LATE, TOO_DEAR)
-    assert {action_for(rules, {"PodScheduled"}, [code]) for code in final} == {"Count"}
+    assert {action_for(rules, {"PodScheduled"}, {main["name"]: code}) for code in final} == {"Count"}
 
 
 def test_gpus_are_tested_in_the_pods_of_each_place(moved: Recording) -> None:

@@ -111,6 +111,8 @@ def test_a_killed_runner_is_tried_again_and_a_failed_step_is_final(in_cluster: R
     assert ignored["action"] == "Ignore"
     assert (final["action"], final["onExitCodes"]["operator"]) == ("FailJob", "In")
     assert final["onExitCodes"]["values"] == [2, 11, 21]
+    (main,) = spec["template"]["spec"]["containers"]
+    assert final["onExitCodes"]["containerName"] == main["name"]
 
 
 def test_a_job_that_failed_is_made_anew_and_so_is_the_runner(in_cluster: Recording) -> None:
