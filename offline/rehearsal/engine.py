@@ -124,7 +124,6 @@ class Engine(Observer):
     notes: Notes | None = None
     pipelines: Properties = field(default_factory=dict[str, object])
     """The section `slipway:pipelines` of the stack file."""
-    backoff: float = job_controller.BACKOFF
     capacity: Capacity | None = None
     """How many nodes pools have, where a trace says it."""
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
@@ -164,6 +163,11 @@ class Engine(Observer):
             self.scheduler.add(emulator.standing_nodes())
             for cluster, namespace in emulator.standing_namespaces():
                 self.objects.stands(cluster, namespace)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of a cluster that pass in one second of a pause here."""
+        return self.capacity.clock.speed if self.capacity else job_controller.SPEED
 
     def follow(self, trace: Trace | None) -> None:
         """Gives pools the nodes that the ``trace`` says, from now on."""
@@ -404,7 +408,7 @@ class Engine(Observer):
                     self._wait_in_queue(ticket, record, stop)
                     pods.request = self._inject_programs(request, ticket, record)
                 result = job_controller.run(
-                    job, own_stop, pods.run, lambda text: self.note(record, text), self.backoff
+                    job, own_stop, pods.run, lambda text: self.note(record, text), speed=self.speed
                 )
                 record.attempts += result.attempts
                 if ticket is None or result.reason != job_controller.PREEMPTED:

@@ -15,12 +15,12 @@ from typing import Any
 
 from slipway.infra.platform import GPU_RESOURCE, Node, Resources
 from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
-from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from slipway.offline.evaluated.pod_rules import breaches, words
 from slipway.offline.evaluated.queues import GROUP, is_served
 from slipway.offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
+from slipway.offline.policies.programs import refusals
 from slipway.offline.rehearsal.cluster.pods import Container, PodSpec
 from slipway.offline.rehearsal.cluster.scheduler import Scheduler, node_name
 
@@ -32,8 +32,6 @@ CONFIG_MAP_LIMIT = 1024 * 1024
 
 STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 """Those that every cluster has (kubernetes.io/docs/concepts/overview/working-with-objects/namespaces, 2026)."""
-
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class RefusedError(Exception):
@@ -88,12 +86,9 @@ class Objects:
         kind, name, namespace = kind_of(resource.type), object_name(resource), namespace_of(resource)
         if kind is None:
             return
-        if kind in {"Job", "Namespace"} and not (
-            len(name) <= KUBERNETES_NAME_LIMIT and _DNS_LABEL.fullmatch(name)
-        ):
-            raise RefusedError(
-                f"metadata.name: Invalid value: {name!r}: must be a DNS label of at most 63 characters"
-            )
+        # What Slipway itself declares is taken, as its tests hold.
+        if resource.place and (reasons := refusals(resource)):
+            raise RefusedError("; ".join(f"{place}: {reason}" for place, reason in reasons))
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
         version = str(resource.inputs.get("apiVersion", ""))

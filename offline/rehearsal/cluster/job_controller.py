@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ JOB_KEYS = frozenset(
     {
         "activeDeadlineSeconds",
         "backoffLimit",
+        "backoffLimitPerIndex",
         "completionMode",
         "completions",
         "parallelism",
@@ -41,8 +43,14 @@ REPLACED_BY = ("completions", "parallelism", "selector", "template")
 
 BACKOFF = 10.0
 LONGEST_BACKOFF = 600.0
-"""Seconds before the second pod after a counted failure, doubled for each further one up to the longest
-(kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+"""Seconds before the second pod after a failure, doubled for each further one up to the longest. Failures that a
+policy ignores count for it, too (pkg/controller/job/backoff_utils.go, Kubernetes 1.37.2)."""
+
+POLL = 0.1
+"""Seconds between two looks at how long a pause is."""
+
+SPEED = 60.0
+"""Seconds of a cluster that pass in a pause of one second of a rehearsal."""
 
 DEFAULT_BACKOFF_LIMIT = 6
 
@@ -102,7 +110,8 @@ class JobSpec:
     """A Job as far as a rehearsal runs it: of each index one pod at a time, until one succeeds.
 
     ``workers`` are its completions, all of which may run at once; only an ``indexed`` Job has more than one.
-    ``deadline`` is in seconds.
+    ``deadline`` is in seconds. Where ``by_index`` says how many pods of each index may fail, each index waits by
+    its own failures, and else all by those of all.
     """
 
     name: str
@@ -111,6 +120,7 @@ class JobSpec:
     template: Properties
     pod: PodSpec
     backoff_limit: int
+    by_index: int | None
     deadline: int | None
     rules: Sequence[Rule]
     suspended: bool
@@ -165,6 +175,15 @@ def job_spec(job: Resource) -> JobSpec:
     limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
     if limit < 0:
         raise RefusedError(f"spec.backoffLimit: Invalid value: {limit}: must be greater than or equal to 0")
+    by_index = None if spec.get("backoffLimitPerIndex") is None else int(spec["backoffLimitPerIndex"])
+    if by_index is not None and not indexed:
+        raise RefusedError(
+            f"spec.backoffLimitPerIndex: Invalid value: {by_index}: requires indexed completion mode"
+        )
+    if by_index is not None and (spec.get("backoffLimit") is None or limit > by_index):
+        raise UnsupportedError(
+            "a rehearsal knows backoffLimitPerIndex beside a backoffLimit that ends the Job no later"
+        )
     deadline = spec.get("activeDeadlineSeconds")
     policy = mapping(spec.get("podFailurePolicy"))
     return JobSpec(
@@ -174,6 +193,7 @@ def job_spec(job: Resource) -> JobSpec:
         template=mapping(spec.get("template")),
         pod=pod_spec(mapping(spec.get("template"))),
         backoff_limit=limit,
+        by_index=by_index,
         deadline=None if deadline is None else int(deadline),
         rules=[_rule(rule) for rule in mappings(policy.get("rules"))],
         suspended=bool(spec.get("suspend")) and RUNS_ANNOTATION not in mapping(job.metadata.get("annotations")),
@@ -243,18 +263,21 @@ def run(
     stop: Stop,
     start_pod: StartPod,
     note: Callable[[str], None] = lambda _: None,
+    *,
     backoff: float = BACKOFF,
+    speed: float = 1.0,
 ) -> JobResult:
     """Runs ``job`` until it is complete or failed.
 
-    ``stop`` ends it from outside; ``note`` gets a remark for each retry.
+    ``stop`` ends it from outside; ``note`` gets a remark for each retry. ``backoff`` are the seconds of a cluster
+    before the first of them, of which ``speed`` pass in a second here.
     """
     if job.suspended:
         return JobResult(
             False, "Suspended", "spec.suspend is true; `pulumi up` would wait out its time-out", 0, None
         )
     timer = _at_deadline(job, stop)
-    running = _Running(job, stop, start_pod, note, backoff)
+    running = _Running(job, stop, start_pod, note, backoff, speed)
     try:
         return running.result()
     finally:
@@ -270,7 +293,10 @@ class _Running:
     start_pod: StartPod
     note: Callable[[str], None]
     backoff: float
+    speed: float
     failures: int = 0
+    lost: int = 0
+    """How many pods failed in a row, ignored ones among them."""
     attempts: int = 0
     verdict: JobResult | None = None
     """How the Job failed, as soon as it has."""
@@ -306,7 +332,7 @@ class _Running:
 
     def _until_complete(self, index: int) -> None:
         who = f"{self.job.who(index)}: " if self.job.workers > 1 else ""
-        number = 0
+        number, lost = 0, 0
         while True:
             number += 1
             with self._lock:
@@ -316,9 +342,12 @@ class _Running:
                 self.last = pod
                 action = "Complete" if pod.succeeded else self.job.action(pod)
                 self.failures += action == "Count" and not self._pods.requested
+                self.lost = 0 if pod.succeeded else self.lost + 1
                 failures = self.failures
             if pod.succeeded:
                 return
+            lost += 1
+            ended = time.monotonic()
             if self._pods.requested:
                 raise CancelledError
             reason = "PodFailurePolicy" if action == "FailJob" else ""
@@ -327,14 +356,23 @@ class _Running:
             if reason:
                 self._fail(JobResult(False, reason, who + _explain(reason, pod), 0, pod, index))
                 return
-            pause = 0.0 if action == "Ignore" else min(self.backoff * 2 ** (failures - 1), LONGEST_BACKOFF)
             counted = (
                 "not counted" if action == "Ignore" else f"failure {failures} of {self.job.backoff_limit} allowed"
             )
+            pause = self._pause(lost)
             self.note(f"{who}{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
-            self._pods.wait(pause)
+            while (left := ended + self._pause(lost) / self.speed - time.monotonic()) > 0:
+                # Another index that fails meanwhile makes it longer.
+                self._pods.wait(min(left, POLL))
+                if self._pods.requested:
+                    break
             if self._pods.requested:
                 raise CancelledError
+
+    def _pause(self, lost: int) -> float:
+        """Seconds of a cluster between a pod of an index that ``lost`` so many and the next one."""
+        failures = self.lost if self.job.by_index is None else lost
+        return min(self.backoff * 2 ** max(failures - 1, 0), LONGEST_BACKOFF)
 
     def _run_pod(self, number: int, index: int) -> PodResult:
         stop = LinkedStop(self._pods)

@@ -251,9 +251,9 @@ def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
     assert phases(outcome)["needs-big"] is Phase.NOT_RUN
     for reason in (
         'serviceaccount "nobody" not found',
-        "must have at most 1048576",
+        "big failed: data: ",
         'namespaces "elsewhere" not found',
-        "must be a DNS label",
+        "Upper: failed: metadata.name: ",
     ):
         assert reason in printed, reason
 

@@ -235,12 +235,14 @@ class Toys:
             words.RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode() if results else None,
             words.VARIANT_ANNOTATION: variant and json.dumps(variant),
         }
+        devices = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         container = present(
             name="main",
+            image="toy",
             command=["python", "-c", script],
             args=list(arguments),
             env=list(env),
-            resources={"requests": {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}},
+            resources={"requests": {"cpu": cpu, **devices}, **({"limits": devices} if devices else {})},
             volumeMounts=[{"name": "store", "mountPath": "/store"}],
         )
         pod = present(
@@ -301,6 +303,7 @@ class Toys:
         service = self.declare(k8s.core.v1.Service, name, spec=spec)
         container = {
             "name": "main",
+            "image": "toy",
             "command": ["python", "-c", script, *arguments],
             "env": [password_of(name)],
             "ports": [{"name": "queue", "containerPort": 6379}],
@@ -343,6 +346,7 @@ class Toys:
         )
         container = present(
             name="main",
+            image="toy",
             command=["python", "-c", script, *arguments],
             env=list(env),
             ports=[{"name": "http", "containerPort": port}],

@@ -20,6 +20,7 @@ GOOD: dict[str, Any] = {
     "containers": [
         {
             "name": "main",
+            "image": "toy",
             "command": ["true"],
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
@@ -86,3 +87,26 @@ def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_ha
         objects.admit(config_map("there"))
     # Every cluster has this one.
     objects.admit(config_map("there", "kube-system"))
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "refused"),
+    [
+        ("a.b", GOOD, ""),
+        ("A", GOOD, "metadata.name"),
+        ("fits", {**GOOD, "restartPolicy": "Always"}, "spec.template.spec.restartPolicy"),
+        ("fits", {**GOOD, "containers": []}, "spec.template.spec.containers"),
+    ],
+)
+def test_a_job_that_a_program_declares_is_judged_as_an_api_server_judges_it(
+    name: str, template: dict[str, Any], refused: str
+) -> None:
+    # API server 1.37.2 takes the first and refuses the others.
+    inputs = {"metadata": {"name": name, "namespace": "default"}, "spec": {"template": {"spec": template}}}
+    token = "kubernetes:batch/v1:Job"
+    job = Resource("urn:x", token, "x", inputs, inputs=inputs, provider="urn::here", place="__main__.py:12")
+    if not refused:
+        Objects().admit(job)
+        return
+    with pytest.raises(RefusedError, match=f"^{refused}"):
+        Objects().admit(job)

@@ -119,6 +119,45 @@ def test_between_two_pods_it_waits_twice_as_long_each_time() -> None:
     assert time.monotonic() - began >= 0.7
 
 
+def pauses(spec: dict[str, Any], lost: int, rounds: int, speed: float) -> list[float]:
+    """Seconds of a cluster from the loss of so many pods that work together until all new ones run, each time."""
+    workers = {"completions": lost, "parallelism": lost, "completionMode": "Indexed"}
+    together = threading.Barrier(lost)
+    ends, starts = [0.0] * rounds, [0.0] * (rounds + 1)
+
+    def start(number: int, _index: int, _stop: Stop) -> PodResult:
+        starts[number - 1] = max(starts[number - 1], time.monotonic())
+        together.wait(30)
+        if number > rounds:
+            return pod()
+        ends[number - 1] = time.monotonic()
+        return pod(143, disrupted=True)
+
+    job = job_spec(resource({**workers, **rules(IGNORE_DISRUPTION), **spec}))
+    assert run(job, Stop(), start, speed=speed).succeeded
+    return [(later - end) * speed for end, later in zip(ends, starts[1:], strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "lost", "expected"),
+    [
+        # Measured: pods lost at once, and the controller of Kubernetes 1.37.2.
+        ({}, 1, [10, 20]),
+        ({}, 2, [20, 80]),
+        ({}, 4, [80, 600]),
+        ({"backoffLimitPerIndex": 0}, 8, [10, 20, 40]),
+    ],
+)
+def test_pods_that_are_lost_together_wait_as_long_as_in_a_cluster(
+    spec: dict[str, Any], lost: int, expected: list[float]
+) -> None:
+    speed = sum(expected)
+    waited = pauses(spec, lost, len(expected), speed)
+    for seconds, wanted in zip(waited, expected, strict=True):
+        assert wanted <= seconds < wanted + 0.3 * speed, (waited, expected)
+
+
 def test_an_interrupt_ends_a_pause() -> None:
     stop = Stop()
     threading.Timer(0.1, stop.request, ["interrupted", 1.0]).start()
