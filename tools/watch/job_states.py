@@ -379,7 +379,7 @@ def _judge_active(state: StepState, step: Expected, job: Properties, events: Seq
     if state.wanted > len(active) + done and phase is Phase.RUNNING:
         phase, reason = Phase.CREATING, _creation_problem(events)
         if state.retries or state.retried:
-            phase, reason = Phase.RETRYING, _retry_reason(state)
+            phase, reason = Phase.RETRYING, _retry_reason(state, job)
     if state.wanted > 1 and waits and phase is not Phase.RUNNING:
         who = f"{waits} of {state.wanted} pods"
         others = f", the {'others wait' if state.running > 1 else 'other waits'} for it" if state.running else ""
@@ -401,7 +401,7 @@ def _judge_without_pods(state: StepState, job: Properties, events: Sequence[Even
         # The Job is not told to have failed yet, and makes no further pod.
         return replace(state, phase=Phase.ENDING, reason=causes[0].reason, since=last)
     if failed or state.retries or state.retried:
-        return replace(state, phase=Phase.RETRYING, reason=_retry_reason(state), since=last)
+        return replace(state, phase=Phase.RETRYING, reason=_retry_reason(state, job), since=last)
     return replace(state, phase=Phase.CREATING, reason=_creation_problem(events), since=creation_time(job))
 
 
@@ -418,12 +418,30 @@ def is_replaced(job: Properties, pod: PodState) -> bool:
     return any(pod.code in items(at(rule, "onExitCodes", "values")) for rule in ignored)
 
 
-def _retry_reason(state: StepState) -> Reason:
+def _retry_reason(state: StepState, job: Properties) -> Reason:
     """Why the next pod is not there yet; the fix keeps it from being taken away once more."""
     failed = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.disrupted == state.retried]
     fix = next((pod.reason.fix for pod in failed if pod.reason.kind in _EVICTED), "")
     why = f"{state.retried}; " if state.retried else ""
-    return replace(seen("retry", why=why), fix=fix)
+    return replace(seen("retry", why=why, when=_next_pod(state, job)), fix=fix)
+
+
+BACKOFF, LONGEST_BACKOFF = 10, 600
+"""Seconds before the pod after a failed one, twice as many after each further one, and the most of them
+(pkg/controller/job/job_controller.go, Kubernetes 1.37.2)."""
+
+
+def _next_pod(state: StepState, job: Properties) -> str:
+    """When the Job controller makes the next pod: it counts lost pods too, of each index or of all together."""
+    failed = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.ended]
+    last = max(failed, key=lambda pod: pod.ended or LONG_AGO, default=None)
+    if last is None or last.ended is None:
+        return "after a wait that grows from 10 s to ten minutes"
+    by_index = at(job, "spec", "backoffLimitPerIndex") is not None
+    lost = sum(not by_index or pod.index == last.index for pod in failed)
+    wait = min(BACKOFF * 2 ** (lost - 1), LONGEST_BACKOFF)
+    comes = last.ended + timedelta(seconds=wait)
+    return f"at {comes.astimezone():%H:%M:%S}, {wait} s after the last one ended"
 
 
 def _creation_problem(events: Sequence[Event]) -> Reason:

@@ -1,6 +1,7 @@
 """Where a step stands, from its Job and pods: never running while its program does not run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -311,6 +312,16 @@ def test_a_lost_pod_of_several_is_told_while_the_others_wait() -> None:
     state = look(NODES, GANG, one, old)
     assert (state.phase, state.retries) == (Phase.RETRYING, 0)
     assert look(NODES, GANG, one, old, pod(GANG, "c", FULL, index=1, age=10)).retries == 1
+
+
+@pytest.mark.parametrize(("by_index", "waits"), [(None, "80 s"), (0, "10 s")])
+def test_a_gang_that_was_lost_starts_again_when_the_controller_says(by_index: int | None, waits: str) -> None:
+    # Each of four pods that are lost together doubles the wait, unless each index has its own.
+    gang = {**GANG, "spec": {**GANG["spec"], "completions": 4, "parallelism": 4, "backoffLimitPerIndex": by_index}}
+    lost = [taken_away(gang, name, index=index) for index, name in enumerate("abcd")]
+    state = look(replace(NODES, pods=4), gang, *lost)
+    assert state.phase is Phase.RETRYING
+    assert f", {waits} after" in state.reason.says
 
 
 def test_workers_on_items_run_as_soon_as_one_does() -> None:
