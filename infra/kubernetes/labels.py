@@ -113,10 +113,6 @@ PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 """The label of a Job with its WorkloadPriorityClass
 (github.com/kubernetes-sigs/kueue, pkg/controller/constants/constants.go)."""
 
-JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
-"""The label of a Job's pods with its name (kubernetes.io/docs/reference/labels-annotations-taints, seen November
-2026)."""
-
 VALUE_LIMIT = 63
 """Longest value of a label (kubernetes.io/docs/concepts/overview/working-with-objects/labels, November 2026)."""
 

@@ -259,6 +259,25 @@ def token_variable(app: str) -> str:
     return f"{app.upper().replace('-', '_')}_TOKEN"
 
 
+def told_twice(told: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
+    """The environment variables that would have the addresses of two apps, and which two.
+
+    ``told`` has the variables of each app: `a` with a port `b`, and `a-b`, share `A_B_ADDRESS`.
+    """
+    first: dict[str, str] = {}
+    twice: dict[str, tuple[str, str]] = {}
+    for app, variables in told.items():
+        for variable in variables:
+            if first.setdefault(variable, app) != app:
+                twice[variable] = (first[variable], app)
+    return twice
+
+
+def own_variables(app: str, *, token: bool) -> set[str]:
+    """The environment variables that its pods have in any case, with a ``token`` that of the token among them."""
+    return {pods.NODE_NAME, *([token_variable(app)] if token else [])}
+
+
 def start_variable(app: str) -> str:
     """The environment variable in which apps that connect to ``app`` find what starts it again, if it may be
     stopped because nobody uses it."""

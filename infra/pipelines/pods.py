@@ -257,11 +257,32 @@ Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_
 OWN_VARIABLES = "SLIPWAY_"
 """What the environment variables begin with that Slipway sets."""
 
+NODE_NAME = "NODE_NAME"
+"""The environment variable with the node of a pod whose GPUs are tested first, of steps and apps."""
+
+POD_FIELDS = {
+    "POD_NAME": "metadata.name",
+    "POD_IP": "status.podIP",
+    NODE_NAME: "spec.nodeName",
+    # Labels of the Job controller (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026).
+    "JOB_NAME": "metadata.labels['batch.kubernetes.io/job-name']",
+    # The UID of a pod's Job is another one each time that the Job runs again.
+    "JOB_UID": "metadata.labels['batch.kubernetes.io/controller-uid']",
+}
+"""Environment variables that pods of steps have, and the field of the pod that each of them is. Where a list has a
+name twice, the API server answers a server-side apply with HTTP 500 (Kubernetes 1.37.2, seen November 2026)."""
+
+OF_STEPS = {*POD_FIELDS, "JOB_COMPLETION_INDEX"}
+"""The variables that nobody else sets in pods of steps: the Job controller adds no index where it finds one."""
+
 
 def environment_findings(
-    at: Path, environment: Mapping[str, str], secrets: Mapping[str, str]
+    at: Path, environment: Mapping[str, str], secrets: Mapping[str, str], taken: Collection[str]
 ) -> Iterator[Finding]:
-    """Findings about names of environment variables of a step or app at ``at``, and about its secrets."""
+    """Findings about names of environment variables of a step or app at ``at``, and about its secrets.
+
+    ``taken`` are those that Slipway or a controller sets there, beside all that begin with `OWN_VARIABLES`.
+    """
     for section, names in (("environment", list(environment)), ("secrets", list(secrets))):
         for name in names:
             if not VARIABLE.fullmatch(name):
@@ -270,6 +291,9 @@ def environment_findings(
             elif name.startswith(OWN_VARIABLES):
                 reason = f"variables that begin with `{OWN_VARIABLES}` are Slipway's"
                 yield Finding((*at, section, name), name, reason, "choose another name")
+            elif name in taken:
+                reason = "its pods have a variable of that name, with a value of their own"
+                yield Finding((*at, section, name), name, reason, "remove it, or choose another name")
     for name, secret in secrets.items():
         place = (*at, "secrets", name)
         yield from name_findings(place, secret)

@@ -14,7 +14,15 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
-from slipway.infra.pipelines.apps import OF_APPS, RUNS, AppDeclaration, KeptAppSettings, address_variables
+from slipway.infra.pipelines.apps import (
+    OF_APPS,
+    RUNS,
+    AppDeclaration,
+    KeptAppSettings,
+    address_variables,
+    own_variables,
+    told_twice,
+)
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
@@ -306,6 +314,8 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
         everywhere = (*everywhere, *step.search.parameters)
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
+    for name in sorted({*step.environment, *step.secrets} & pods.OF_STEPS):
+        yield f"sets `{name}`, which its pods have with a value of their own"
     for name in sorted({*step.data} & {*step.inputs, *step.folders}):
         yield f"has `{name}` as data and as an input or a folder"
     for name in (*step.inputs, *step.data):
@@ -387,6 +397,8 @@ def _program(app: AppDeclaration) -> Iterator[str]:
             yield f"refers to `{name}`, and has none"
     for name in sorted({*app.environment} & {*app.secrets}):
         yield f"has the variable `{name}` in both `environment` and `secrets`"
+    for name in sorted({*app.environment, *app.secrets} & own_variables(app.name, token=app.token)):
+        yield f"sets `{name}`, which its pods have with a value of their own"
 
 
 def _ports(app: AppDeclaration) -> Iterator[str]:
@@ -415,6 +427,9 @@ def _steps(app: AppDeclaration, steps: Sequence[StepDeclaration]) -> Iterator[st
 def _connects(app: AppDeclaration, apps: Sequence[AppDeclaration]) -> Iterator[str]:
     if app.name in app.connects:
         yield "connects to itself"
+    told = {other.name: address_variables(other.name, other.ports) for other in apps if other.name in app.connects}
+    for variable, (first, second) in told_twice(told).items():
+        yield f"is told of the apps `{first}` and `{second}` in one variable, `{variable}`"
     for other in apps:
         if other.name in app.connects:
             for variable in address_variables(other.name, other.ports):

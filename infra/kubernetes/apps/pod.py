@@ -19,6 +19,7 @@ from slipway.infra.kubernetes.pods.pod import (
     STORE,
     TEMPORARY,
     container_security,
+    each_once,
     empty,
     escaped,
     from_field,
@@ -43,6 +44,7 @@ from slipway.infra.kubernetes.shipping.bundle import (
 )
 from slipway.infra.kubernetes.shipping.sizes import require_fit
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
+from slipway.infra.pipelines.pods import NODE_NAME
 from slipway.infra.placed import (
     CODE,
     DATA,
@@ -324,6 +326,8 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
         **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }
+    if declared.requirements and "PYTHONPATH" in declared.environment:
+        environment["PYTHONPATH"] = f"{INSTALLED}:{environment['PYTHONPATH']}"
     return k8s.core.v1.ContainerArgs(
         name=app.name,
         image=app.image,
@@ -331,13 +335,13 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
         command=[command],
         args=args or None,
         working_dir=_working_directory(planned),
-        env=[
+        env=each_once(
             # Before the variables whose values name it: the kubelet fills in only variables that stand above.
             *([from_secret(token_secret_name(app), TOKEN, app.token_variable)] if declared.token else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *(from_secret(app_secret_name(app), name, variable) for variable, name in declared.secrets.items()),
-            *([from_field("NODE_NAME", "spec.nodeName")] if app.test else []),
-        ],
+            *([from_field(NODE_NAME)] if app.test else []),
+        ),
         ports=[
             k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
             for name, port in app.all_ports.items()

@@ -13,16 +13,13 @@ from slipway.infra.kubernetes.cluster.network_policy import (
     peer,
     select,
 )
-from slipway.infra.kubernetes.labels import JOB_NAME_LABEL, SERVICE, step_labels
+from slipway.infra.kubernetes.labels import SERVICE, step_labels
 from slipway.infra.placed import Step
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 JOB_NAME_VARIABLE = "JOB_NAME"
 """The environment variable with the name of a pod's own Job. The kubelet puts it into arguments: the Jobs of a
 pipeline that runs by the clock get their names when they are created, and the host names of pods begin with it."""
-
-JOB_NAME = f"metadata.labels['{JOB_NAME_LABEL}']"
-"""Where a pod has the name of its Job."""
 
 HOSTNAME = "kubernetes.io/hostname"
 """The label by which every node differs from all others."""

@@ -14,7 +14,6 @@ from slipway.infra.kubernetes.pods import caches
 from slipway.infra.kubernetes.pods import limits as limits_of
 from slipway.infra.kubernetes.pods.ending import attending, checkpoint_flags, grace_period
 from slipway.infra.kubernetes.pods.node_group import (
-    JOB_NAME,
     JOB_NAME_VARIABLE,
     fast_network,
     group_name,
@@ -48,6 +47,7 @@ from slipway.infra.kubernetes.run import (
 from slipway.infra.kubernetes.shipping.archive import CODE_PATH, UNPACKED, Archive, part_volume
 from slipway.infra.kubernetes.shipping.bundle import config_map_name, volume
 from slipway.infra.pipelines.checkpoints import CHECKPOINT
+from slipway.infra.pipelines.pods import NODE_NAME, POD_FIELDS
 from slipway.infra.placed import (
     CODE,
     FOLDERS,
@@ -180,10 +180,6 @@ for (`slipway.workloads.runtime.parts`)."""
 
 USAGE_PORT = "usage"
 """The name of the port at which the pods of a step answer Prometheus."""
-
-JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
-"""Where a pod has the UID of its Job: another one each time that the Job runs again
-(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
 
 
 def bundle_map(run: Run) -> str:
@@ -320,7 +316,10 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if run.archive:
         mounts.append(mount("code", UNPACKED, read_only=True))
     if step.requirements:
-        environment["PYTHONPATH"] = INSTALLED
+        declared_path = environment.get("PYTHONPATH", "")
+        environment["PYTHONPATH"] = (
+            pulumi.Output.concat(INSTALLED, ":", declared_path) if declared_path else INSTALLED
+        )
         mounts.append(mount("packages", INSTALLED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
@@ -342,10 +341,10 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         more=[
             *(from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
             *(password(connect) for connect in step.connects.values()),
-            *([from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
-            *([from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
-            *([from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
-            *([from_field("NODE_NAME", "spec.nodeName")] if step.test else []),
+            *([from_field("JOB_UID")] if step.items or step.nodes else []),
+            *([from_field(JOB_NAME_VARIABLE)] if step.nodes else []),
+            *([from_field("POD_IP")] if run.usage and run.usage.port else []),
+            *([from_field(NODE_NAME)] if step.test else []),
             *more,
         ],
         mounts=mounts,
@@ -475,12 +474,12 @@ def _python(
         ],
         args=list(args),
         working_dir=BUNDLE,
-        env=[
-            from_field("POD_NAME", "metadata.name"),
+        env=each_once(
+            from_field("POD_NAME"),
             *([k8s.core.v1.EnvVarArgs(name=PARTS_VARIABLE, value=f"{TEMPORARY}/parts")] if run.usage else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *more,
-        ],
+        ),
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests={**requests(resources), **devices}, limits={**limits(resources), **devices}
         ),
@@ -505,9 +504,14 @@ def from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
 
 
-def from_field(variable: str, path: str) -> k8s.core.v1.EnvVarArgs:
-    """The environment ``variable`` with a field of the pod."""
-    field = k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path=path)
+def each_once(*variables: k8s.core.v1.EnvVarArgs) -> list[k8s.core.v1.EnvVarArgs]:
+    """``variables``, of which the last of a name stands: `HOME` of `secrets` in place of ours."""
+    return list({str(variable.name): variable for variable in variables}.values())
+
+
+def from_field(variable: str) -> k8s.core.v1.EnvVarArgs:
+    """The environment ``variable`` with its field of the pod, one of `POD_FIELDS`."""
+    field = k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path=POD_FIELDS[variable])
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=field))
 
 

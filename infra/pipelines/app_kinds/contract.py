@@ -42,7 +42,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from slipway.infra.pipelines import pods
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, address_variables
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, address_variables, told_twice
 from slipway.infra.pipelines.contract import StepDeclaration
 from slipway.infra.pipelines.matrix import NAME_LIMIT
 from slipway.infra.pipelines.pods import Build, Place
@@ -232,6 +232,12 @@ def program_name_findings(
 
 def _connections(kind: AppKind, app: AppInFile) -> Iterator[Finding]:
     others = [name for name in app.apps if name != app.name]
+    places = {other: (*app.at, *key) for key, other in kind.connections() if other in others}
+    told = {other: address_variables(other, app.apps[other].other_ports()) for other in places}
+    for variable, (first, second) in told_twice(told).items():
+        reason = f"`{variable}` would be an address of the app `{first}`, too"
+        fix = "rename one of the two apps, or the port"
+        yield Finding(places[second], second, reason, fix, read=((APPS, first),))
     seen: set[str] = set()
     for key, other in kind.connections():
         at = (*app.at, *key)

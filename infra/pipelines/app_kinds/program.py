@@ -17,6 +17,7 @@ from slipway.infra.pipelines.apps import (
     Metrics,
     address_variables,
     counted,
+    own_variables,
 )
 from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
@@ -183,7 +184,9 @@ class ProgramApp(AppKind):
         """Findings about its image, its environment, its ports, and its paths."""
         at = app.at
         yield from build_findings((*at, "build"), self.build, self.image)
-        yield from environment_findings(at, self.environment, self.secrets)
+        yield from environment_findings(
+            at, self.environment, self.secrets, own_variables(app.name, token=self.refers_to("token"))
+        )
         yield from self._port_findings(app)
         yield from url_findings((*at, "path"), self.path)
         yield from url_findings((*at, "probe", "path"), self.probe and self.probe.path)

@@ -187,6 +187,17 @@ def test_a_variable_with_the_address_of_another_app_is_refused(
     assert texts.keys() == {f"apps.shop.environment.{variable}"}
 
 
+def test_two_apps_whose_addresses_would_share_a_variable_are_refused(tmp_path: Path) -> None:
+    other = {"kind": "program", "run": ["python", "shop.py", "{port}"], "port": 7000}
+    placed = {"apps.model-grpc": {"pool": "cpu"}}
+    changes = {"apps.model-grpc": other, "apps.shop.connects": ["model", "model-grpc"]}
+    texts = problems(tmp_path / "shop", changes, placed)
+    assert texts.keys() == {"apps.shop.connects[1]"}
+    assert "`MODEL_GRPC_ADDRESS`" in texts["apps.shop.connects[1]"]
+    alone = {**changes, "apps.shop.connects": ["model-grpc"]}
+    assert problems(tmp_path / "one", alone, placed) == {}
+
+
 def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
     page = {"kind": "page", "serving": "server", "model": "rsk"}
     notebook = {"kind": "notebook", "serving": "server"}

@@ -68,8 +68,8 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
                 "run": ["python", "train.py", "{trees}", "{train}", "{", "{prepare}"],
                 "after": ["prepar"],
                 "image": "python:3.12",
-                "secrets": {"KEY": "Wandb_Key", "9": "x"},
-                "environment": {"KEY": "x", "LEVEL": True, "SLIPWAY_X": "y"},
+                "secrets": {"KEY": "Wandb_Key", "9": "x", "JOB_UID": "x"},
+                "environment": {"KEY": "x", "LEVEL": True, "SLIPWAY_X": "y", "POD_NAME": "z"},
                 "matrix": {"tree": [1], "rate": [1], "pool": ["cpu"]},
                 "resources": {"gpu": 1, "memory": "lots"},
                 "results": {
@@ -92,7 +92,8 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     texts = problems(tmp_path / "churn", wrong, depth=1, prepare="x", steps=places)
     keys = """
         parameters.uses parameters.prepare steps.train.run steps.train.image steps.train.secrets.9
-        steps.train.environment.SLIPWAY_X steps.train.resources.memory steps.train.results.runs
+        steps.train.environment.SLIPWAY_X steps.train.environment.POD_NAME steps.train.secrets.JOB_UID
+        steps.train.resources.memory steps.train.results.runs
         steps.train.results.at.file steps.train.results.nothing steps.train.results.bare.columns
         steps.Bad_Name steps.output
     """
