@@ -276,6 +276,7 @@ def _share(alike: Sequence[Row]) -> bool:
 
 
 def _one(alike: Sequence[Row]) -> Row:
-    resources = [resource for row in alike for resource in row.resources]
+    # Programs declare in threads, so that the order of declaration is another one from run to run.
+    resources = sorted(resource for row in alike for resource in row.resources)
     places = {row.place for row in alike}
     return replace(alike[0], resources=resources, place=alike[0].place if len(places) == 1 else "")
