@@ -34,7 +34,6 @@ from slipway.offline.rehearsal.cluster.cluster_objects import (
     Namespace,
     Objects,
     RefusedError,
-    admit,
     cluster_of,
     mounts_token,
 )
@@ -51,6 +50,7 @@ from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
 from slipway.offline.rehearsal.cluster.job_queues import JobQueues, Ticket
 from slipway.offline.rehearsal.cluster.kubelet import OOM_KILLED, Kubelet, Prepare
 from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
+from slipway.offline.rehearsal.cluster.quotas import Quotas, admit
 from slipway.offline.rehearsal.cluster.scheduler import Scheduler, UnschedulableError
 from slipway.offline.rehearsal.cluster.server_specs import app_of
 from slipway.offline.rehearsal.cluster.services import Services, Surroundings
@@ -128,6 +128,7 @@ class Engine(Observer):
     """How many nodes pools have, where a trace says it."""
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
     objects: Objects = field(default_factory=Objects)
+    quotas: Quotas = field(default_factory=Quotas)
     plugins: DevicePlugins = field(default_factory=DevicePlugins)
     records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
     executed: set[str] = field(default_factory=set[str])
@@ -399,6 +400,11 @@ class Engine(Observer):
             own_stop.request(job_controller.PREEMPTED, job.pod.grace_period)
             self.note(record, f"stopped for {other}, which has a higher priority; it waits in its queue again")
 
+        def paused(seconds: float) -> None:
+            own_stop.wait(seconds / self.speed)
+            if own_stop.requested:
+                raise CancelledError
+
         record.attempts, record.queued = 0, 0.0
         request = pods.request
         ticket = self.queues.take(resource, job, preempt)
@@ -407,9 +413,11 @@ class Engine(Observer):
                 if ticket:
                     self._wait_in_queue(ticket, record, stop)
                     pods.request = self._inject_programs(request, ticket, record)
-                result = job_controller.run(
-                    job, own_stop, pods.run, lambda text: self.note(record, text), speed=self.speed
-                )
+                wanted = add(*[pods.request.resources] * job.workers)
+                with self.quotas.hold(pods.namespace, wanted, paused, partial(self.note, record)):
+                    result = job_controller.run(
+                        job, own_stop, pods.run, partial(self.note, record), speed=self.speed
+                    )
                 record.attempts += result.attempts
                 if ticket is None or result.reason != job_controller.PREEMPTED:
                     return result

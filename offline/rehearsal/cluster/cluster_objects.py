@@ -13,15 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.platform import GPU_RESOURCE, Node, Resources
+from slipway.infra.platform import GPU_RESOURCE, Node
 from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
-from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
-from slipway.offline.evaluated.pod_rules import breaches, words
 from slipway.offline.evaluated.queues import GROUP, is_served
 from slipway.offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
 from slipway.offline.policies.programs import refusals
-from slipway.offline.rehearsal.cluster.pods import Container, PodSpec
+from slipway.offline.rehearsal.cluster.pods import PodSpec
 from slipway.offline.rehearsal.cluster.scheduler import Scheduler, node_name
 
 # The Kubernetes objects of each cluster, and the checks of the API server that need them.
@@ -141,56 +139,6 @@ def contents(config_map: Resource) -> dict[str, bytes]:
     for key, value in mapping(config_map.inputs.get("binaryData")).items():
         texts[key] = base64.b64decode(str(value))
     return texts
-
-
-# Refuses pods as the API server does: by the *restricted* Pod Security Standard and by quotas.
-
-
-ENFORCE = "pod-security.kubernetes.io/enforce"
-
-MANDATORY = {"requests.cpu": "cpu", "requests.memory": "memory"}
-"""What every container must ask for once a quota counts it: kubernetes.io/docs/concepts/policy/resource-quotas."""
-
-
-def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Resources) -> None:
-    """Raises RefusedError where the pod of ``template`` would not be created in ``namespace``.
-
-    ``requests`` are those of the whole pod, with what a cloud injects. Volumes are checked when they are mounted.
-    """
-    account = pod.service_account
-    if account != "default" and not namespace.find("ServiceAccount", account):
-        raise RefusedError(
-            f'error looking up service account {namespace.name}/{account}: serviceaccount "{account}" not found'
-        )
-    if namespace.labels.get(ENFORCE) == "restricted" and (violations := breaches(mapping(template.get("spec")))):
-        raise RefusedError(f'pod is forbidden: violates PodSecurity "restricted": {words(violations)}')
-    for name, hard in namespace.quotas():
-        if exceeded := quota_violations(hard, pod, requests):
-            raise RefusedError(f"pod is forbidden: quota {name}: {'; '.join(exceeded)}")
-
-
-def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources) -> list[str]:
-    """The limits of a quota (``hard``) that a pod exceeds alone; what other pods use is not counted."""
-    containers: Sequence[Container] = (*pod.init_containers, pod.container)
-    violations = [
-        f"must specify {key} for: {container.name}"
-        for key, field in MANDATORY.items()
-        if key in hard
-        for container in containers
-        if getattr(container.requests, field) == 0
-    ]
-    limits = {
-        "requests.cpu": (cpu_millicores, requests.cpu, "m"),
-        "requests.memory": (mebibytes, requests.memory, "Mi"),
-        "requests.ephemeral-storage": (mebibytes, requests.ephemeral_storage, "Mi"),
-        f"requests.{GPU_RESOURCE}": (int, requests.gpus, ""),
-    }
-    violations += [
-        f"exceeded, requested: {key}={wanted}{unit}, limited: {key}={hard[key]}"
-        for key, (parse, wanted, unit) in limits.items()
-        if key in hard and wanted > parse(hard[key])
-    ]
-    return violations
 
 
 # Which nodes a declared device plugin runs on: without one, pods cannot get a node's GPUs.

@@ -16,9 +16,10 @@ from slipway.infra.review.stack import Resource, Stack, mapping
 from slipway.offline.evaluated.pod_rules import refuses
 from slipway.offline.evaluated.scheduling import PodRequest
 from slipway.offline.evaluated.workloads import Workload
-from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, admit, contents
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError, contents
 from slipway.offline.rehearsal.cluster.kubelet import Kubelet, Pod, PodResult, PreparedCommand
 from slipway.offline.rehearsal.cluster.pods import Container, PodSpec, UnsupportedError
+from slipway.offline.rehearsal.cluster.quotas import admit
 from slipway.offline.rehearsal.cluster.scheduler import Placement, PodAffinity, Scheduler
 from slipway.offline.rehearsal.cluster.server_specs import Address, Probe, ServerSpec, addresses, server_spec
 from slipway.offline.rehearsal.machine.processes import LOOPBACK, CancelledError, Stop

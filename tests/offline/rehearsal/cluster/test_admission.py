@@ -1,5 +1,6 @@
 """A namespace refuses the pods that the API server would refuse there."""
 
+import contextlib
 import copy
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 
 from slipway.infra.platform import Resources
 from slipway.infra.review.stack import Resource
-from slipway.offline.rehearsal.cluster.cluster_objects import Objects, RefusedError, quota_violations
+from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, Objects, RefusedError
 from slipway.offline.rehearsal.cluster.pods import pod_spec
+from slipway.offline.rehearsal.cluster.quotas import Quotas, quota_violations
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 GOOD: dict[str, Any] = {
@@ -72,6 +74,31 @@ def test_a_quota_of_the_namespace_counts(tmp_path: Path) -> None:
 
     _, printed = rehearse(program, tmp_path)
     assert "quota small: exceeded, requested: requests.cpu=100m, limited: requests.cpu=50m" in printed
+
+
+def test_a_job_waits_for_room_in_a_quota_and_room_that_is_free_before_its_next_try_stays_unused() -> None:
+    hard = {"requests.nvidia.com/gpu": "2"}
+    quota = {"metadata": {"name": "gpus", "namespace": "default"}, "spec": {"hard": hard}}
+    objects = Objects()
+    token = "kubernetes:core/v1:ResourceQuota"
+    objects.add(Resource("urn:q", token, "gpus", {}, inputs=quota, provider="urn::here"))
+    namespace, one = Namespace(objects, "here", "default"), Resources(100, 100, gpus=1)
+    quotas, waited, said = Quotas(), list[float](), list[str]()
+    first = contextlib.ExitStack()
+    first.enter_context(quotas.hold(namespace, one, waited.append, said.append))
+    first.enter_context(quotas.hold(namespace, one, waited.append, said.append))
+    assert (waited, said) == ([], [])
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 8:
+            first.close()
+
+    # A Job that wants more than there is takes all of it, as its pods one after the other would.
+    with quotas.hold(namespace, Resources(300, 300, gpus=6), wait, said.append):
+        assert waited == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert "requests.nvidia.com/gpu=6, used: requests.nvidia.com/gpu=2" in said[0]
+        assert len(said) == 1
 
 
 def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_has_it() -> None:
