@@ -158,7 +158,8 @@ class Pool:
     ``sale`` says how its nodes are bought. ``notice`` are the seconds from SIGTERM to SIGKILL that a pod of it
     gets, whoever ends it, where it asks for as many. ``rate`` is the price of one node or, where pods are billed,
     of a pod that asks for so much; None where no source says it. An idle node stays for ``kept`` seconds; None: as
-    long as autoscalers leave it by default.
+    long as autoscalers leave it by default. ``runtime_class`` names the RuntimeClass of every pod there; None: the
+    nodes' default runtime starts them.
     """
 
     name: str
@@ -181,6 +182,7 @@ class Pool:
     sale: Sale = "on-demand"
     notice: int = NOTICE
     kept: float | None = None
+    runtime_class: str | None = None
     rate: "Callable[[Resources], Rate | None]" = field(default=_unpriced, repr=False, compare=False)
 
     def admitted(self, requests: Resources) -> Resources:

@@ -91,6 +91,7 @@ class PoolFacts(PoolSettings):
     requests: RequestRules | None = None
     movable: bool = False
     interconnect: Interconnect | None = None
+    runtime_class: str | None = None
 
     def node(self) -> NodeResources:
         """What one node leaves to pods."""
@@ -283,6 +284,7 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         **({"requests": _plain(pool.requests)} if pool.requests else {}),
         **({"movable": True} if pool.movable else {}),
         **({"interconnect": _plain(pool.interconnect)} if pool.interconnect else {}),
+        **({"runtime_class": pool.runtime_class} if pool.runtime_class else {}),
     }
 
 

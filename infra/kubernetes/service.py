@@ -18,11 +18,11 @@ from slipway.infra.kubernetes.pods.pod import (
     escaped,
     home,
     limits,
+    of_pool,
     password,
     password_secret_name,
     pod_security,
     requests,
-    tolerations,
 )
 from slipway.infra.kubernetes.run import PodImage, inside, pulled_with
 from slipway.infra.objects import wait_for
@@ -202,8 +202,7 @@ def _pod(service: Service, image: PodImage | None) -> k8s.core.v1.PodSpecArgs:
         enable_service_links=False,
         termination_grace_period_seconds=GRACE_PERIOD,
         security_context=pod_security(service.platform),
-        node_selector=dict(service.pool.selector),
-        tolerations=tolerations(service.pool) or None,
+        **of_pool(service.pool),
         containers=inside(image, [_container(service)]),
         image_pull_secrets=pulled_with(image),
         volumes=[empty("tmp", service.resources.ephemeral_storage)],

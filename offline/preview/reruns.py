@@ -171,6 +171,7 @@ PARTS: Mapping[str, str] = {
     "env": "its environment",
     "nodeSelector": "its node selector",
     "tolerations": "its tolerations",
+    "runtimeClassName": "its runtime class",
     "serviceAccountName": "its service account",
 }
 """The keys of a pod as text."""

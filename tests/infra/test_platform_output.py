@@ -253,6 +253,12 @@ def test_a_team_declares_what_the_platforms_cluster_takes() -> None:
     assert json.loads(job.inputs["metadata"]["annotations"]["slipway/asked"])["cpu"] == "1"
 
 
+def test_a_teams_pods_have_the_runtime_class_of_the_platforms_pool() -> None:
+    _, team = pair(EXISTING, {"clusters.here.pools.cpu.runtime_class": "kata"})
+    pods = [job.inputs["spec"]["template"]["spec"] for job in team.of("kubernetes:batch/v1:Job")]
+    assert {pod.get("runtimeClassName") for pod in pods} == {"kata"}
+
+
 def test_a_teams_steps_use_the_network_between_the_platforms_nodes() -> None:
     platform, team = pair(GCP)
     live = {name: pool.interconnect for name, pool in platform.result.platforms["dev"].pools.items()}

@@ -86,6 +86,9 @@ class Conversion:
         for key in ("nodeSelector", "tolerations", "affinity"):
             if value := source.look(*role.spec, key) and source.take(*role.spec, key):
                 findings.add("pool.nodes", (*role.spec, key), labels=json.dumps(value))
+        runtime = (*role.spec, "runtimeClassName")
+        if value := source.look(*runtime) and source.take(*runtime):
+            findings.add("pool.runtime", runtime, name=json.dumps(value))
         return pod
 
     def _told(self, role: Role, pod: Pod) -> dict[str, str]:

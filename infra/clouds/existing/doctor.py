@@ -123,7 +123,10 @@ def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[O
         yield _observation(subject, finding, f"{_kubectl(cluster, server)} get nodes --show-labels")
     for warning in warnings:
         yield wrong(subject, warning, f"{_kubectl(cluster, server)} get nodes")
-    if not findings and not warnings:
+    missing = list(live_cluster.check_runtime_classes(name, cluster, server))
+    for finding in missing:
+        yield _observation(subject, finding, f"{_kubectl(cluster, server)} get runtimeclass")
+    if not findings and not warnings and not missing:
         yield fine(subject, f"are {len(objects)}, and every pool has its own")
 
 

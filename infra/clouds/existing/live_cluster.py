@@ -20,7 +20,7 @@ from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from slipway.infra.clouds.existing.store import claim_name
 from slipway.infra.platform import GPU_RESOURCE, Taint
 from slipway.infra.review.stack import at, mappings, text
-from slipway.infra.schema.problems import Finding, Path, Problem, key_of, listed
+from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, key_of, listed
 from slipway.infra.schema.quantities import size_in_bytes
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import as_taints
@@ -267,6 +267,29 @@ def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> It
         )
 
 
+def check_runtime_classes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Finding]:
+    """Findings about pools of the cluster ``name`` whose RuntimeClass it does not have.
+
+    It is asked only where a pool names one. Raises UnreadableError where they may not be read.
+    """
+    named = {key: pool.runtime_class for key, pool in cluster.pools.items() if pool.runtime_class}
+    if not named:
+        return
+    known = [str(item["metadata"]["name"]) for item in server.all_of("node.k8s.io/v1", "RuntimeClass")]
+    for key, runtime_class in named.items():
+        if runtime_class not in known:
+            yield Finding(
+                ("clusters", name, "pools", key, "runtime_class"),
+                runtime_class,
+                # plugin/pkg/admission/runtimeclass/admission.go of Kubernetes, seen in November 2026.
+                "the cluster has no RuntimeClass of this name, and its API server creates no pod that names it; "
+                f"there is {_some(sorted(known))}",
+                did_you_mean(
+                    runtime_class, known, "write a name that `kubectl get runtimeclass` shows, or create it"
+                ),
+            )
+
+
 def _too_large(path: Path, value: object, node: str, amount: str) -> Finding:
     return Finding(
         path,
@@ -427,6 +450,8 @@ def _preflight_findings(name: str, cluster: ExistingCluster, request: Request) -
         server = connect(cluster)
         with _unread():
             yield from check_nodes(name, cluster, server.all_of("v1", "Node"))
+        with _unread():
+            yield from check_runtime_classes(name, cluster, server)
         with _unread():
             yield from check_claims(server, request, name)
     except (KubeconfigError, UnreachableError):

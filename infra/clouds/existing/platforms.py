@@ -207,6 +207,7 @@ def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pul
         gpu_clients=pool.gpu_clients,
         mig_strategy=pool.mig_strategy,
         interconnect=interconnect_of(pool),
+        runtime_class=pool.runtime_class,
     )
 
 

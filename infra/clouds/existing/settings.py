@@ -96,7 +96,11 @@ class ExistingPool(PoolSettings):
         description="`single` where all GPUs are partitioned alike, and `gpus` counts partitions; only with the "
         "stack's own device plugin.",
     )
-
+    runtime_class: ObjectName | None = Field(
+        default=None,
+        description="RuntimeClass by name, which all pods have that the stack puts on the pool: `nvidia` where "
+        "NVIDIA's container toolkit is not the nodes' default runtime. Pods of Kueue and Prometheus have none.",
+    )
     interconnect: InterconnectSettings | None = Field(
         default=None,
         description="The network between its nodes, for steps with `nodes`. Default: the cluster's own, of which "

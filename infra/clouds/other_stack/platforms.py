@@ -106,6 +106,7 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         requests=facts.requests,
         movable=facts.movable,
         interconnect=facts.interconnect,
+        runtime_class=facts.runtime_class,
         notice=UNKNOWN_NOTICE,
     )
 

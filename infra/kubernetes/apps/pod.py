@@ -26,11 +26,11 @@ from slipway.infra.kubernetes.pods.pod import (
     from_secret,
     limits,
     mount,
+    of_pool,
     pod_security,
     python_environment,
     requests,
     spread,
-    tolerations,
 )
 from slipway.infra.kubernetes.run import NO_CODE, TESTER, PodImage, Run, inside, pulled_with
 from slipway.infra.kubernetes.shipping.bundle import (
@@ -218,8 +218,7 @@ def template(
             enable_service_links=False,
             termination_grace_period_seconds=app.declared.grace + draining(app),
             security_context=pod_security(app.platform),
-            node_selector=dict(app.pool.selector),
-            tolerations=tolerations(app.pool) or None,
+            **of_pool(app.pool),
             topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
             image_pull_secrets=pulled_with(image),
             init_containers=_init_containers(planned, image, python) or None,

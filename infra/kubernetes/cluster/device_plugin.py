@@ -144,6 +144,10 @@ def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
         # The default, spelt out: without it the chart adds the capability SYS_ADMIN where there is a config.
         "deviceListStrategy": "envvar",
     }
+    if pool.runtime_class:
+        # Where NVIDIA's runtime is not the nodes' default, the plugin itself needs it to see driver and devices
+        # (github.com/NVIDIA/k8s-device-plugin v0.20.0, docs/cdi.md, "Configuration"; read in November 2026).
+        values["runtimeClassName"] = pool.runtime_class
     if plugin.version in (None, chart.version):
         values["image"] = image(chart.image)
     if pool.gpu_clients > 1:

@@ -22,9 +22,9 @@ from slipway.infra.kubernetes.pods.pod import (
     empty,
     home,
     limits,
+    of_pool,
     pod_security,
     requests,
-    tolerations,
 )
 from slipway.infra.kubernetes.shipping.bundle import Files, collect, config_map, config_map_name, volume
 from slipway.infra.placed import IMAGE_BUILD
@@ -337,8 +337,7 @@ def _template(name: str, args: ImageJobArgs, labels: Mapping[str, str]) -> k8s.c
             automount_service_account_token=False,
             enable_service_links=False,
             security_context=pod_security(space.platform),
-            node_selector=dict(args.pool.selector),
-            tolerations=tolerations(args.pool) or None,
+            **of_pool(args.pool),
             init_containers=[_preparing(args)],
             containers=[_building(args)],
             volumes=[

@@ -23,9 +23,9 @@ from slipway.infra.kubernetes.pods.pod import (
     from_secret,
     home,
     limits,
+    of_pool,
     pod_security,
     requests,
-    tolerations,
 )
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
@@ -206,8 +206,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
         enable_service_links=False,
         termination_grace_period_seconds=GRACE_PERIOD + draining(args.app, proxy=True),
         security_context=pod_security(platform),
-        node_selector=dict(pool.selector),
-        tolerations=tolerations(pool) or None,
+        **of_pool(pool),
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="login",

@@ -22,10 +22,10 @@ from slipway.infra.kubernetes.pods.pod import (
     container_security,
     from_secret,
     limits,
+    of_pool,
     password_secret_name,
     pod_security,
     requests,
-    tolerations,
 )
 from slipway.infra.objects import image, source, wait_for
 from slipway.infra.placed import ADDRESS, PASSWORD, Service
@@ -164,6 +164,10 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
             "limits": {"cpu": "200m", "memory": "512Mi"},
         },
     }
+    # All have the same: the settings are checked.
+    if runtime_class := pools[0].runtime_class:
+        # It needs NVIDIA's runtime as the device plugin does (the same page of NVIDIA's).
+        values["runtimeClassName"] = runtime_class
     if version in (None, chart.version):
         values["image"] = image(chart.image)
     return values
@@ -237,8 +241,7 @@ def declare_exporter(
                     automount_service_account_token=False,
                     enable_service_links=False,
                     security_context=pod_security(service.platform),
-                    node_selector=dict(service.pool.selector),
-                    tolerations=tolerations(service.pool) or None,
+                    **of_pool(service.pool),
                     containers=[
                         k8s.core.v1.ContainerArgs(
                             name="exporter",

@@ -31,8 +31,7 @@ from slipway.infra.kubernetes.labels import (
     step_labels,
 )
 from slipway.infra.kubernetes.pods.node_group import one_a_node
-from slipway.infra.kubernetes.pods.pod import container_security, limits, pod_security, requests
-from slipway.infra.kubernetes.pods.pod import tolerations as tolerations_of
+from slipway.infra.kubernetes.pods.pod import container_security, limits, of_pool, pod_security, requests
 from slipway.infra.kubernetes.run import Hold, Run
 from slipway.infra.kubernetes.schedules.cluster_run import Attempts
 from slipway.infra.pipelines.places import mover_account, orders_folder
@@ -164,8 +163,7 @@ def _declare_probe(
             enable_service_links=False,
             termination_grace_period_seconds=0,
             security_context=pod_security(step.platform),
-            node_selector=dict(step.pool.selector),
-            tolerations=tolerations_of(step.pool) or None,
+            **of_pool(step.pool),
             affinity=one_a_node(step, labels) if step.nodes else None,
             containers=[
                 k8s.core.v1.ContainerArgs(

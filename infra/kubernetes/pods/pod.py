@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -244,8 +245,7 @@ def template(
             enable_service_links=False,
             termination_grace_period_seconds=grace_period(step),
             security_context=pod_security(step.platform),
-            node_selector=dict(step.pool.selector),
-            tolerations=tolerations(step.pool) or None,
+            **of_pool(step.pool),
             topology_spread_constraints=spread(step_labels(step.pipeline, step.name)) if step.items else None,
             affinity=one_a_node(step) if step.nodes else None,
             subdomain=group_name(step) if step.nodes else None,
@@ -295,12 +295,18 @@ def spread(labels: Mapping[str, str]) -> list[k8s.core.v1.TopologySpreadConstrai
     ]
 
 
-def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
-    """One toleration for each taint of the pool, and none for any other."""
-    return [
+def of_pool(pool: Pool) -> dict[str, Any]:
+    """What the pool decides of a pod, as keywords: its nodes, one toleration for each of their taints and none for
+    any other, and what starts its containers there."""
+    tolerations = [
         k8s.core.v1.TolerationArgs(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         for taint in pool.taints
     ]
+    return {
+        "node_selector": dict(pool.selector),
+        "tolerations": tolerations or None,
+        "runtime_class_name": pool.runtime_class,
+    }
 
 
 def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.ContainerArgs:

@@ -352,7 +352,27 @@ def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
             "its constraints take no pod that is root and mounts the kubelet's socket",
             "write `install: false` in it, and let NVIDIA's GPU Operator run the exporter",
         )
+    yield from _one_runtime_class(draft, at)
     yield from chart_findings(at, EXPORTER, exporter)
+
+
+def _one_runtime_class(draft: Draft, at: Path) -> Iterator[Finding]:
+    """The exporter is one DaemonSet, which has one RuntimeClass."""
+    for name, cluster in draft.clusters.items():
+        classes = {
+            key: getattr(pool, "runtime_class", None) or "none"
+            for key, pool in cluster.pools.items()
+            if getattr(pool, "accelerator", None)
+        }
+        if len({*classes.values()}) > 1:
+            yield Finding(
+                at,
+                None,
+                f"the exporter's pods on all GPU pools of cluster `{name}` have one RuntimeClass, and the pools "
+                f"differ: {', '.join(f'`{key}` has {class_}' for key, class_ in classes.items())}",
+                "write the same `runtime_class` in all of them; or write `install: false` in it",
+                all_of=tuple(("clusters", name, "pools", key, "runtime_class") for key in classes),
+            )
 
 
 def _needs_cluster(draft: Draft, at: Path, why: str) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ POD_KEYS = frozenset(
         "initContainers",
         "nodeSelector",
         "restartPolicy",
+        "runtimeClassName",
         "securityContext",
         "serviceAccount",
         "serviceAccountName",

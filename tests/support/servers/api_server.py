@@ -10,8 +10,15 @@ import yaml
 
 from slipway.offline.rehearsal.cluster import cluster_objects
 
-PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
-CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}
+PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "RuntimeClass": "runtimeclasses",
+    "StorageClass": "storageclasses",
+}
+CLUSTER_WIDE = {
+    *("Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"),
+    *("RuntimeClass", "StorageClass"),
+}
 KINDS = {
     "v1": (
         *("Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap"),
@@ -19,6 +26,7 @@ KINDS = {
     ),
     "batch/v1": ("Job",),
     "networking.k8s.io/v1": ("NetworkPolicy",),
+    "node.k8s.io/v1": ("RuntimeClass",),
     "rbac.authorization.k8s.io/v1": ("ClusterRole", "ClusterRoleBinding"),
     "storage.k8s.io/v1": ("StorageClass",),
 }

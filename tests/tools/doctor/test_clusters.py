@@ -277,6 +277,19 @@ def test_nodes_storage_and_plugin_against_the_stack_file(server: Server, tmp_pat
     assert of_existing(tmp_path, PvcStore(kind="pvc"), **keys)[State.WRONG] == []
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_runtime_class_that_is_not_there_is_told_with_the_nodes(
+    there: bool, server: Server, tmp_path: Path
+) -> None:
+    pool = {"selector": {"kubernetes.io/os": "linux"}, "cpu": "2", "memory": "4Gi", "runtime_class": "kata"}
+    classes = [{"kind": "RuntimeClass", "metadata": {"name": "kata"}}] if there else []
+    server.objects = [node("one"), storage_class("standard", default=True), *classes]
+    found = of_existing(tmp_path, PvcStore(kind="pvc"), pools={"cpu": pool})
+    said = [(said, mend) for said, mend in found[State.WRONG] if "pools.cpu.runtime_class" in said]
+    assert [mend.endswith("get runtimeclass") for _, mend in said] == ([] if there else [True])
+    assert any(said.startswith("nodes of `here`") for said, _ in found[State.FINE]) is there
+
+
 def test_a_bucket_needs_its_driver_and_its_secret(server: Server, tmp_path: Path) -> None:
     server.objects = [node("one")]
     store = S3CompatibleStore(kind="s3_compatible", endpoint="https://s3.example.com", bucket="mine")

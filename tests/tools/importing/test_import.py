@@ -117,6 +117,12 @@ def test_what_would_be_something_else_is_refused(case: Mapping[str, Any], tmp_pa
     assert reasons(tmp_path, *objects_of(case)) == set(case["reasons"])
 
 
+def test_a_runtime_class_is_the_pools(tmp_path: Path) -> None:
+    step, said = imported(tmp_path, job(container(), {"runtimeClassName": "nvidia"}))
+    assert 'template.spec.runtimeClassName: `runtime_class: "nvidia"`' in said
+    assert "runtime" not in str(step)
+
+
 @pytest.mark.parametrize("case", CASES["kinds"], ids=lambda case: case["value"])
 def test_what_is_no_training_of_one_step_is_refused(case: Mapping[str, Any], tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as refused:

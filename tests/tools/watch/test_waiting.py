@@ -120,6 +120,7 @@ def failed(why: str, at: float = 30) -> dict[str, Any]:
          "limited: requests.cpu=4", "namespace quota", ["requests.cpu=4", "requests.cpu=2"]),
         ("creation", f'{FORBIDDEN}violates PodSecurity "restricted:v1.34": runAsNonRoot != true',
          "pod security", ["restricted:v1.34"]),
+        ("creation", f'{FORBIDDEN}pod rejected: RuntimeClass "nvidia" not found', "runtime class", ["nvidia"]),
         ("creation", f'{FORBIDDEN}error looking up service account s/runner: serviceaccount "runner" not found',
          "service account", ["runner"]),
         ("queue", f"{NO_FLAVOR}insufficient unused quota for nvidia.com/gpu in flavor train, 2 more needed",

@@ -276,6 +276,21 @@ def test_nodes_that_may_not_be_listed_are_passed_over(kubeconfig: Path, warnings
     assert warnings == []
 
 
+def test_a_runtime_class_has_to_be_there(kubeconfig: Path) -> None:
+    nvidia, named = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}}, f"{CPU}.runtime_class"
+    assert examined(kubeconfig, [node(), nvidia], {named: "nvidia"}) == []
+    only(examined(kubeconfig, [node(), nvidia], {named: "nvida"}), named, "did you mean `nvidia`?")
+    only(examined(kubeconfig, [node()], {named: "nvidia"}), named, "there is none", "kubectl get runtimeclass")
+
+
+def test_runtime_classes_are_asked_for_where_a_pool_names_one_and_the_user_may_read_them(kubeconfig: Path) -> None:
+    path, named = "/apis/node.k8s.io/v1/runtimeclasses", {f"{CPU}.runtime_class": "nvidia"}
+    for changes, times in (({}, 0), (named, 1)):
+        with serving(kubeconfig, [node()], refused=(path,)) as cluster:
+            assert preflight_problems(settings(kubeconfig, changes).request) == []
+        assert cluster.asked.count(path) == times
+
+
 def test_a_cluster_that_is_switched_off_is_passed_over_in_seconds(kubeconfig: Path) -> None:
     with serving(kubeconfig):
         pass

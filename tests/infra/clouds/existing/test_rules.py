@@ -136,6 +136,27 @@ NODES: list[Any] = [
     ),
 ]
 
+RUNTIMES: list[Any] = [
+    wrong(f"{GPU}.runtime_class", "NVIDIA_1", "lower-case letters", "`kubectl get`"),
+    wrong(f"{GPU}.runtime_class", "a" * 254, "254 characters"),
+    wrong(f"{GPU}.runtime_class", ""),
+    *(wrong(f"{GPU}.{key}", "nvidia", "did you mean `runtime_class`?") for key in ("runtimeClassName", "runtime")),
+    elsewhere(
+        {
+            "metrics": {},
+            f"{GPU}.runtime_class": "nvidia",
+            f"{HERE}.pools.more": {
+                **STACK["clusters"]["here"]["pools"]["gpu"],
+                "selector": {"a": "b"},
+                "label_nodes": ["c"],
+            },
+        },
+        "metrics.gpus",
+        "`gpu` has nvidia, `more` has none",
+        "`install: false`",
+    ),
+]
+
 ABBREVIATED: list[Any] = [
     wrong(f"{GPU}.accelerator", word, f"did you mean `{meant}`?")
     for word, meant in {
@@ -186,7 +207,7 @@ def test_pools_on_one_node_need_no_shared_volume() -> None:
     load(changed(STACK, {**same, "store.access_mode": GONE, "store.storage_class": "local-path"}))
 
 
-@pytest.mark.parametrize("refusal", [*STORES, *NETWORKS, *CLUSTERS, *NODES, *ABBREVIATED, *SAME_NODES])
+@pytest.mark.parametrize("refusal", [*STORES, *NETWORKS, *CLUSTERS, *NODES, *RUNTIMES, *ABBREVIATED, *SAME_NODES])
 def test_is_refused_once_with_its_key_and_a_way_out(refusal: Refusal) -> None:
     refusal.check(STACK)
 
