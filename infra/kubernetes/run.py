@@ -10,7 +10,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.shipping.archive import Archive
-from slipway.infra.kubernetes.shipping.bundle import Files, code_files, collect, image_folder, normalised
+from slipway.infra.kubernetes.shipping.bundle import Files, collect, image_folder, normalised
+from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
 from slipway.infra.placed import CODE, Command, Requirements, Step

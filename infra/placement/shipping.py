@@ -11,7 +11,8 @@ from slipway.infra.kubernetes.apps.pod import app_bundle
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.image_builds.context import context_of
 from slipway.infra.kubernetes.run import bundle_of, command_bundle
-from slipway.infra.kubernetes.shipping.bundle import code_files, image_folder
+from slipway.infra.kubernetes.shipping.bundle import image_folder
+from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
 from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS, FOLDER_VARIABLE

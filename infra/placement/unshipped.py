@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from slipway.infra.kubernetes.shipping.bundle import DECLARATIONS, ENVIRONMENT_MARK, code_files
+from slipway.infra.kubernetes.shipping.code_folder import DECLARATIONS, ENVIRONMENT_MARK, code_files
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement.shipping import command_of, substitute_of

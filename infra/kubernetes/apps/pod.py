@@ -35,13 +35,13 @@ from slipway.infra.kubernetes.pods.pod import (
 from slipway.infra.kubernetes.run import NO_CODE, TESTER, PodImage, Run, inside, pulled_with
 from slipway.infra.kubernetes.shipping.bundle import (
     Files,
-    code_files,
     collect,
     config_map_name,
     image_folder,
     normalised,
     volume,
 )
+from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import require_fit
 from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
 from slipway.infra.pipelines.pods import NODE_NAME

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.shipping.bundle import code_files
+from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines import discovery
 from slipway.infra.pipelines.file.reading import Folder, read
