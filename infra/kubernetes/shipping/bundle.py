@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.shipping.imports import imports
+from slipway.infra.kubernetes.shipping.imports import NO_MEMBER, imports, leads_out, may_bind
 from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError, require_fit
 from slipway.infra.places import PACKAGE, base_of, located
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
@@ -268,10 +268,7 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             continue
         name = path.relative_to(base_of(module.replace(".", "/"), root)).as_posix()
         contents[name] = normalised(path) if module != PACKAGE else b""
-        for imported in imports(contents[name], name, module, is_package=_is_package(module, root)):
-            ours = imported.module.partition(".")[0] in packages and imported.module not in seen
-            if ours and (imported.certain or _exists(imported.module, root)):
-                pending.append((imported.module, f"{name} imports it in line {imported.line}"))
+        pending += _imported(contents[name], name, module, packages, root)
     for name in extra:
         # Unlike pathlib, this takes any text for a path, even one that is too long.
         if not os.path.isfile(located(name, root)):  # noqa: PTH113
@@ -280,6 +277,33 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
     files = Files(contents)
     require_fit(files.sizes, "import less, or install them as a package into an image and name that as `image`")
     return files
+
+
+def _imported(
+    source: bytes, name: str, module: str, packages: Collection[str], root: Path
+) -> Iterator[tuple[str, str]]:
+    """The modules of ``packages`` that the file ``name``, which is ``module``, imports, each with who needs it."""
+    package = module if _is_package(module, root) else module.rpartition(".")[0]
+    depth = len(package.split(".")) if package else 0
+    for imported in imports(source, name, package):
+        if imported.level > depth:
+            if imported.certain:
+                raise leads_out(name, imported, depth)
+        elif imported.module.partition(".")[0] in packages:
+            why = f"{name} imports it in line {imported.line}"
+            if _exists(imported.module, root) or (imported.certain and not imported.member):
+                yield imported.module, why
+            elif imported.certain and _lacks(imported.module, root):
+                raise ShippingError(imported.module, f"{why}{NO_MEMBER}", "add it, or correct the import")
+
+
+def _lacks(member: str, root: Path) -> bool:
+    """Whether the package that ``member`` is to be in has no such name."""
+    package, _, name = member.rpartition(".")
+    path = _file_of(package, root)
+    if path is None:
+        return _is_directory(package, root)
+    return path.name == "__init__.py" and not may_bind(b"" if package == PACKAGE else normalised(path), name)
 
 
 def _directory_of(module: str, root: Path) -> Path:

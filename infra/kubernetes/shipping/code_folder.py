@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from slipway.infra.kubernetes.shipping.bundle import Files, normalised, obstacle, visible
-from slipway.infra.kubernetes.shipping.imports import imports
+from slipway.infra.kubernetes.shipping.imports import (
+    NO_MEMBER,
+    Import,
+    imports,
+    leads_out,
+    may_bind,
+    names_its_package,
+)
 from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError
 from slipway.infra.pipelines.scripts import is_script
 from slipway.infra.placed import Command
@@ -69,16 +76,22 @@ def _hidden_files_named(command: Command) -> dict[str, Path]:
     for pattern in command.files:
         if not _names_hidden(pattern) or pattern_problem(pattern):
             continue
-        paths = (command.code / name for name in glob.iglob(pattern, root_dir=command.code, recursive=True))  # noqa: PTH207
+        paths = (command.code / name for name in _named(pattern, command.code))
         named = {Path(os.path.normpath(path)) for path in paths if path.is_symlink() or not path.is_dir()}
         if not named:
             reason = f"it names no file in {command.code}"
-            fix = "correct the pattern, or remove it; the files of a hidden folder are `.folder/**`"
-            raise ShippingError(pattern, reason, fix)
+            raise ShippingError(pattern, reason, "correct the pattern, or remove it")
         if any(not path.is_relative_to(command.code) for path in named):
             raise ShippingError(pattern, f"it leads out of {command.code}", "move the file into the folder")
         hidden |= {path.relative_to(command.code).as_posix(): path for path in named}
     return hidden
+
+
+def _named(pattern: str, folder: Path) -> Iterator[str]:
+    """The paths that ``pattern`` names below ``folder``, as a shell has it; a folder stands for what is in it."""
+    # pathlib takes folders alone for `**` before Python 3.13.
+    in_folder = "/**" if (folder / pattern).is_dir() else ""
+    return glob.iglob(f"{pattern}{in_folder}", root_dir=folder, recursive=True)  # noqa: PTH207
 
 
 def _names_hidden(pattern: str) -> bool:
@@ -133,11 +146,9 @@ def _files_named(files: Mapping[str, Path], command: Command, folder: str) -> se
             raise ShippingError(pattern, reason, "write a shorter pattern")
         if _names_hidden(pattern):
             continue
-        try:
-            matching = list(command.code.glob(pattern))
-        except (ValueError, NotImplementedError) as error:
-            raise ShippingError(pattern, f"not a pattern of files below {folder}", "correct it") from error
-        named = {path.relative_to(command.code).as_posix() for path in matching} & set(files)
+        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+            raise ShippingError(pattern, f"not a pattern of files below {folder}", "correct it")
+        named = {os.path.normpath(name) for name in _named(pattern, command.code)} & set(files)
         if not named:
             raise ShippingError(pattern, f"it names no file in {folder}", "correct the pattern, or remove it")
         chosen |= named
@@ -146,31 +157,49 @@ def _files_named(files: Mapping[str, Path], command: Command, folder: str) -> se
 
 def _imported_files(files: Mapping[str, Path], program: _Program, folder: Path, more: Iterable[str]) -> set[str]:
     """The Python files that ``program`` starts, with those that they, and the Python files of ``more``, import."""
-    modules = _Modules(files, program.path)
-    pending = [name for name in more if name.endswith(".py")]
+    modules, by_place = _Modules(files, program.path), _Modules(files, PurePosixPath())
+    # By which name a file is loaded that `files` alone names, or whether it is, nobody knows.
+    pending = [(name, False) for name in more if name.endswith(".py")]
     if program.is_module:
-        pending += _started_files(modules, program, folder)
+        pending += [(name, True) for name in _started_files(modules, program, folder)]
     elif program.start in files:
-        pending.append(program.start)
+        pending.append((program.start, True))
     else:
         raise ShippingError(program.start, f"there is no such file in {folder}", "add it, or correct `run`")
     chosen: set[str] = set()
     while pending:
-        name = pending.pop()
+        name, is_known = pending.pop()
         if name in chosen:
             continue
         chosen.add(name)
-        module = modules.name_of(name)
-        for imported in imports(normalised(files[name]), name, module, is_package=name.endswith("__init__.py")):
-            if imported.relative and not module.rpartition(".")[0] and not name.endswith("__init__.py"):
-                reason = f"line {imported.line} imports from the file's package, and it is in none"
-                raise ShippingError(name, reason, "write `import x` or `from x import y`")
-            ours = imported.relative or modules.files_of(imported.module.partition(".")[0])
-            if ours and imported.certain and not modules.exists(imported.module):
-                reason = f"{name} imports it in line {imported.line}, but there is no such module"
+        source, place = normalised(files[name]), PurePosixPath(name).parent
+        names_package = names_its_package(source)
+        is_known = is_known and not names_package
+        beside = modules if place.is_relative_to(modules.path) and not names_package else by_place
+        around = place.relative_to(beside.path).parts
+        depth = len(around) if is_known else len(around) + 1
+        for imported in imports(source, name, ".".join(around)):
+            if imported.level > depth:
+                if imported.certain:
+                    raise leads_out(name, imported, depth, _as_module(program, name, imported))
+                continue
+            where = beside if imported.level else modules
+            ours = imported.level or where.files_of(imported.module.partition(".")[0])
+            if ours and imported.certain and where.lacks(imported):
+                why = NO_MEMBER if imported.member else ", but there is no such module"
+                reason = f"{name} imports it in line {imported.line}{why}"
                 raise ShippingError(imported.module, reason, "add it, or correct the import")
-            pending += modules.files_of(imported.module)
+            pending += [(file, is_known or not imported.level) for file in where.files_of(imported.module)]
     return chosen
+
+
+def _as_module(program: _Program, name: str, imported: Import) -> str:
+    """What to write in place of a file that is started, so that its import works; empty where nothing does."""
+    place = PurePosixPath(name)
+    if program.is_module or name != program.start or imported.level > len(place.parent.parts):
+        return ""
+    module = ".".join(place.with_suffix("").parts)
+    return f"start it as a module, `python -m {module}`; all its imports of modules beside it then have a dot"
 
 
 def _started_files(modules: "_Modules", program: _Program, folder: Path) -> list[str]:
@@ -187,27 +216,36 @@ class _Modules:
     files: Mapping[str, Path]
     path: PurePosixPath
 
-    def name_of(self, file: str) -> str:
-        """The module that ``file`` is, by its place below ``path``."""
-        place = PurePosixPath(file)
-        inside = place.relative_to(self.path) if place.is_relative_to(self.path) else place
-        parts = inside.with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    def file_of(self, module: str) -> str | None:
+        """The file of ``module``, that of a package being its ``__init__.py``; None where there is none."""
+        base = self.path.joinpath(*module.split(".")).as_posix()
+        return next((name for name in (f"{base}/__init__.py", f"{base}.py") if name in self.files), None)
 
     def files_of(self, module: str) -> list[str]:
         """The file of ``module``, and those of the packages around it; none where it is not in the folder."""
         parts = module.split(".")
-        files: list[str] = []
-        for count in range(1, len(parts) + 1):
-            base = self.path.joinpath(*parts[:count])
-            candidates = ((base / "__init__.py").as_posix(), f"{base.as_posix()}.py")
-            files += [name for name in candidates if name in self.files][:1]
-        return files
+        files = (self.file_of(".".join(parts[:count])) for count in range(1, len(parts) + 1))
+        return [file for file in files if file is not None]
 
     def exists(self, module: str) -> bool:
         """Whether ``module`` is a file or a folder of the folder of code."""
         base = self.path.joinpath(*module.split(".")).as_posix()
-        return f"{base}.py" in self.files or any(name.startswith(f"{base}/") for name in self.files)
+        if f"{base}.py" in self.files or self._is_folder(base):
+            return True
+        return any(name.startswith(f"{base}.") and name.endswith(".so") for name in self.files)
+
+    def _is_folder(self, base: str) -> bool:
+        return any(name.startswith(f"{base}/") for name in self.files)
+
+    def lacks(self, imported: Import) -> bool:
+        """Whether what is imported is neither a module of the folder of code nor a name in one."""
+        if self.exists(imported.module) or not imported.member:
+            return not self.exists(imported.module)
+        package, _, name = imported.module.rpartition(".")
+        file = self.file_of(package)
+        if file is None:
+            return self._is_folder(self.path.joinpath(*package.split(".")).as_posix())
+        return file.endswith("__init__.py") and not may_bind(normalised(self.files[file]), name)
 
 
 def _refuse(chosen: Mapping[str, Path], folder: Path) -> None:

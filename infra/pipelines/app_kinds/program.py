@@ -101,7 +101,8 @@ class ProgramApp(AppKind):
     )
     files: list[str] = Field(
         default_factory=list[str],
-        description="Patterns of Python files below `code` that are found by name and not imported.",
+        description="Patterns of Python files below `code` that are found by name and not imported. A folder "
+        "stands for the files in it.",
     )
     requirements: str | None = Field(
         default=None,

@@ -168,7 +168,7 @@ class PipelineStep(Model):
     files: list[str] = Field(
         default_factory=list[str],
         description="Patterns of files below `code` that ship beside the others: Python files that are found by "
-        "name and not imported, and hidden files, `.env.example`.",
+        "name and not imported, and hidden files, `.env.example`. A folder stands for the files in it.",
     )
     directory: str | None = Field(
         default=None,

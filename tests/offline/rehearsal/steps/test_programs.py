@@ -24,14 +24,27 @@ DECLARED: dict[str, Any] = {
     "parameters": {"title": {"type": "string", "default": TITLE}},
     "steps": {
         "both": {"run": BOTH, "files": [".project-root", ".conf/*"]},
+        "package": {"run": ["python", "-m", "pkg.train", "{output}"], "files": ["pkg/plugins"]},
         "elsewhere": {"directory": "{output}", "run": ["python", "write.py", "{title}"]},
         "failing": {"run": "echo begun > {output}/begun\nls /nowhere\necho never > {output}/never"},
     },
 }
 
+IN_PACKAGE = """import importlib, sys
+from .model import NAME
+from . import data
+plugin = importlib.import_module(".plugins.a", __package__)
+open(f"{sys.argv[1]}/{NAME}", "w").write(data.TEXT + plugin.TEXT)
+"""
+
 FILES = {
     "tool.sh": '#!/bin/sh\necho made > "$1"\n',
     "write.py": "import sys\nopen('title.txt', 'w').write(sys.argv[1])\n",
+    "pkg/train.py": IN_PACKAGE,
+    "pkg/model.py": "NAME = 'net.txt'\n",
+    "pkg/data.py": "TEXT = 'data'\n",
+    "pkg/plugins/a.py": "from ..data import TEXT\nfrom .b import NAME\n",
+    "pkg/plugins/b.py": "NAME = ''\n",
     "data.bin": "x" * 2_500_000,
     ".project-root": "root\n",
     ".conf/a": "a\n",
@@ -56,6 +69,7 @@ def test_programs_run_as_they_are(tmp_path: Path) -> None:
         "size.txt": "2500000\n",
         "hidden.txt": "root\na\n",
     }
+    assert written("package") == {"net.txt": "datadata"}
     assert written("elsewhere") == {"title.txt": TITLE}
     phases = {record.name: (record.phase, record.exit_code) for record in outcome.records if "toy" in record.name}
     assert phases.pop("toy-failing") == (Phase.FAILED, 2)
