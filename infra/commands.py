@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Callable
 
 from slipway.infra.places import LIBRARY, PACKAGE, PROJECT
 
@@ -32,9 +33,19 @@ def page(name: str) -> str:
     return f"docs/{name}" if LIBRARY == PROJECT else str(LIBRARY / PACKAGE / "docs" / name)
 
 
-def with_pages(text: str) -> str:
-    """``text`` with each page that it names as ``docs/…`` where `page` says that it is."""
-    return re.sub(r"(?<![\w./-])docs/([\w-]+\.md)", lambda match: page(match[1]), text)
+def shared_page(name: str) -> str:
+    """The page ``name`` in a file that other machines have, too, where the package lies in other folders."""
+    return f"docs/{name}" if LIBRARY == PROJECT else f"{name} (`{PACKAGE} --help` says where)"
+
+
+def with_pages(text: str, named: Callable[[str], str] = page) -> str:
+    """``text`` with each page that it names as ``docs/…`` as `page` or `shared_page` names it."""
+    return re.sub(r"(?<![\w./-])docs/([\w-]+\.md)", lambda match: named(match[1]), text)
+
+
+def uv(*words: str) -> str:
+    """A command line of uv, which is installed with the package: as `command`, beside that of ``slipway``."""
+    return " ".join([".venv/bin/uv" if LIBRARY == PROJECT else "uv", *words])
 
 
 def option(name: str, value: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 import slipway
 from slipway.tools.command import app
+from slipway.tools.new.stack import PLACES
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git
 from tests.support.project import PROJECT_FILE, STACK
@@ -154,6 +156,58 @@ def test_a_new_project_reads_ten_digits_and_none_of_its_files_changes(installed:
         text=True,
     )
     assert checked.returncode == 0, checked.stdout
+
+
+TRAIN_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: jax}
+spec:
+  completionMode: Indexed
+  completions: 2
+  parallelism: 2
+  template:
+    spec:
+      containers:
+        - name: jax
+          image: ghcr.io/nvidia/jax@sha256:d1faa4714a40ab512184fb471fc039972b71f82dd3370f377d31fbcc37fabfe4
+          command: [python, -c, "import jax; jax.distributed.initialize()"]
+"""
+
+
+@pytest.mark.slow
+def test_a_new_project_names_pages_and_files_that_are_there_on_any_machine(
+    installed: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "acme"
+    (tmp_path / "job.yaml").write_text(TRAIN_JOB)
+    stacks = [
+        f"new --stack {cloud}{count} --cloud {cloud} --uses churn {gpu}"
+        for cloud in PLACES
+        for count, gpu in enumerate(("", "--gpu nvidia-tesla-t4"))
+    ]
+    for words in ("new acme", "new --pipeline churn", "import ../job.yaml", *stacks):
+        folder = project if project.is_dir() else tmp_path
+        done = python(installed, folder, "-m", "slipway", *words.split())
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    [page] = re.findall(r"\S+\.md", python(installed, project, "-m", "slipway", "--help").stdout)
+    # `.venv` and `build` are made later, in a project as in a clone.
+    folders = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "build")
+    rooms = "|".join([r"\.\.", *(name for name in folders if not name.startswith("."))])
+    gone = set[tuple[str, str]]()
+    pages = set[str]()
+    for file in (path for path in project.rglob("*") if path.is_file()):
+        text = file.read_text(encoding="utf-8")
+        assert str(installed) not in text, file
+        files = re.findall(rf"(?<![\w./-])(?:{rooms})/[\w./-]*\w", text)
+        gone |= {
+            (file.name, name) for name in files if not any((at / name).exists() for at in (project, file.parent))
+        }
+        pages |= {*re.findall(r"(?<![\w./-])[a-z][\w-]*\.md", text)}
+    assert gone == set()
+    assert {"settings.md", "your-program.md", "distributed.md", "gcp.md", "aws.md", "onprem.md"} <= pages
+    assert [name for name in pages if not Path(page).with_name(name).is_file()] == []
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from slipway.infra.commands import page
 from slipway.infra.exits import Exit
 from slipway.infra.places import PACKAGE
 from slipway.tools.verbs.options import enter_project
@@ -275,7 +276,11 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=f"Exit codes: {CODES}.\n\n`{PACKAGE} VERB --help` has the options of a verb, and examples.")
+@app.callback(
+    epilog=f"Exit codes: {CODES}.\n\n`{PACKAGE} VERB --help` has the options of a verb, and examples.\n\n"
+    # A path that is not broken.
+    f"\b\nThe pages, first of all:\n  {page('index.md')}"
+)
 def describe(
     _version: Annotated[
         bool,

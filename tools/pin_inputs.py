@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from slipway.infra import pulumi_cli
-from slipway.infra.commands import command
+from slipway.infra.commands import command, page
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.places import PROJECT
@@ -143,7 +143,7 @@ def _chosen(config: StackConfig, stack: str, pipeline: str) -> list[PipelineInpu
     """The inputs that are to be pinned. Raises ConfigError where there are none."""
     inputs = inputs_of(config.values)
     if not inputs:
-        raise ConfigError(f"no pipeline of the stack {stack} has inputs, as docs/pipeline.md describes them")
+        raise ConfigError(f"no pipeline of the stack {stack} has inputs, as {page('pipeline.md')} describes them")
     names = dict.fromkeys(known.pipeline for known in inputs)
     if pipeline and pipeline not in names:
         fix = did_you_mean(pipeline, names, f"{', '.join(names)} has some")

@@ -44,7 +44,7 @@ class Checkpoints:
 class StepCheckpoints(Model):
     """Checkpoints that are copied beside the program: it renames them, when they are whole, into `{checkpoint}`,
     which is also `SLIPWAY_CHECKPOINT`, a folder on the disk of its node, within `ephemeral_storage`. The newest is
-    there again at the next attempt. `{}` says all of it.
+    there again at the next attempt. The page checkpoints.md says all of it.
     """
 
     every: Duration | None = Field(

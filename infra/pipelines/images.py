@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipway.infra.commands import command
+from slipway.infra.commands import command, uv
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Pool
 from slipway.infra.schema.requirement_files import REQUIREMENTS
@@ -83,7 +83,7 @@ def compiling(lock: Path, root: Path) -> str:
         return command("lock", pipeline=path.parts[1])
     packages = path.with_suffix(".in")
     files = f"{packages} --output-file {path}"
-    return f".venv/bin/uv pip compile --universal --generate-hashes {files} --python-version 3.11"
+    return uv(f"pip compile --universal --generate-hashes {files} --python-version 3.11")
 
 
 def lock_problem(lock: Path) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from slipway.infra.commands import with_pages
+from slipway.infra.commands import shared_page, with_pages
 from slipway.infra.review.stack import items, mapping, mappings
 from slipway.infra.schema.problems import Problem, key_of
 from slipway.infra.schema.secret_values import MASK, SHORTEST, shown
@@ -28,7 +28,7 @@ Place = tuple[str | int, ...]
 def data(section: str) -> Mapping[str, Any]:
     """A section of the data file."""
     content = (Path(__file__).parent / "data" / "manifests.toml").read_text(encoding="utf-8")
-    return tomllib.loads(with_pages(content))[section]
+    return tomllib.loads(with_pages(content, shared_page))[section]
 
 
 @cache

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.infra.commands import command, option, page
+from slipway.infra.commands import command, option, page, shared_page
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
@@ -418,7 +418,9 @@ def _render(stack: str, section: Section, starter: Starter) -> str:
     texts = {"stack": stack, "runs": section.name, "pipelines": _registry(section, starter) + _pipelines(section)}
     texts["namespace"] = spell(KUBERNETES_NAME_LIMIT, project_name(PROJECT), stack)
     protect = is_for_production(stack)
-    return template.render({"command": command, "protect": protect, **starter.values, **nodes, **texts})
+    return template.render(
+        {"command": command, "page": shared_page, "protect": protect, **starter.values, **nodes, **texts}
+    )
 
 
 def _registry(section: Section, starter: Starter) -> str:

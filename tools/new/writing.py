@@ -11,10 +11,10 @@ import jinja2
 import yaml
 from rich.text import Text
 
-from slipway.infra.commands import command, option, page
+from slipway.infra.commands import command, option, page, shared_page
 from slipway.infra.exits import Exit, report_error, report_problems
 from slipway.infra.pipelines.discovery import WORKLOADS
-from slipway.infra.places import PROJECT, PROJECT_FILE
+from slipway.infra.places import LIBRARY, PROJECT, PROJECT_FILE
 from slipway.infra.schema.problems import Problem
 from slipway.infra.settings.checks.pipelines import section_name_findings
 from slipway.infra.terminal import new_console
@@ -161,5 +161,5 @@ def _text(template: Path, name: str) -> str:
     if template.suffix != RENDERED:
         return text
     return jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True).render(
-        name=name, command=command
+        name=name, command=command, page=shared_page, is_clone=LIBRARY == PROJECT
     )

@@ -27,7 +27,8 @@ listed at once, with those of the stack file. Names in `<>` are yours to choose;
 [values](settings.md#how-values-are-written) are written as in a stack file.
 
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
-begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
+in a clone, begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`. With the package, tell
+the editor the path of that file, which is beside this page: in VS Code by the setting "yaml.schemas".
 
 **Names.** Give steps, parameters, inputs, services and apps different names. A step's has at most {NAME_LIMIT}
 characters: lower-case letters, digits and hyphens. A parameter's has letters, digits, `_` and `-`, and is none

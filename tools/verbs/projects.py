@@ -52,7 +52,7 @@ def import_manifest(
         Path | None, typer.Option(metavar="FOLDER", help="That of its program, which is copied.")
     ] = None,
 ) -> None:
-    """Write a pipeline's folder from the manifest of a TFJob, a Job or another kind that `docs/import.md` lists.
+    """Write a pipeline's folder from the manifest of a TFJob, a Job or another kind that the page import.md lists.
 
     Says of every field that is not carried over why. Overwrites nothing: all of it is written, or nothing.
     """

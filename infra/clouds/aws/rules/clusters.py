@@ -142,7 +142,9 @@ def _region(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             cluster.region,
             "not in the catalogue of AWS's regions",
             did_you_mean(
-                cluster.region, regions(), f"write one such as `us-east-2`; a new one is added in {CATALOGUE}"
+                cluster.region,
+                regions(),
+                f"write one such as `us-east-2`; a new one is added in Slipway's {CATALOGUE}",
             ),
         )
 
@@ -153,7 +155,8 @@ def _version(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             (*at, "kubernetes_version"),
             cluster.kubernetes_version,
             "not a version that EKS has in standard support and that add-ons are pinned for",
-            f"write {listed(kubernetes_versions())} in quotes; another is added in {CATALOGUE}, with its add-ons",
+            f"write {listed(kubernetes_versions())} in quotes; another is added in Slipway's {CATALOGUE}, with "
+            "its add-ons",
         )
         return
     # Nodes may be three minor versions older, and the catalogue has no more, but never newer. Source:

@@ -97,7 +97,7 @@ def _machine(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 name,
                 instance_types(),
-                f"see https://aws.amazon.com/ec2/instance-types/; a new type is added in {CATALOGUE}, "
+                f"see https://aws.amazon.com/ec2/instance-types/; a new type is added in Slipway's {CATALOGUE}, "
                 f"one with GPUs in {PLACE}",
             ),
         )
@@ -370,4 +370,4 @@ def _places(subject: Subject, zones: frozenset[str]) -> str:
 
 
 def _add(machine: InstanceType, shown: str) -> str:
-    return f"Where {shown} by now, add the zone to {PLACE}/{machine.accelerator}.toml"
+    return f"Where {shown} by now, add the zone to Slipway's {PLACE}/{machine.accelerator}.toml"

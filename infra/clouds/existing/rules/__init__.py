@@ -290,7 +290,7 @@ def check_pools(request: Request) -> Iterator[Finding]:
                     did_you_mean(
                         pool.accelerator,
                         accelerators(),
-                        f"known: {listed(accelerators(), 'and')}; a new one is added in {PLACE}",
+                        f"known: {listed(accelerators(), 'and')}; a new one is added in Slipway's {PLACE}",
                     ),
                 )
             elif pool.accelerator is not None and not pool.gpus:

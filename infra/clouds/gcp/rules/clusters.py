@@ -361,7 +361,9 @@ def _accelerator(at: Path, pool: GcpPool) -> Iterator[Finding]:
         reason, fix = "Autopilot does not have it", f"write {listed(known)}, or `mode: standard` for the cluster"
         if not accelerator_of(name):
             reason = "not in the catalogue of accelerators"
-            fix = did_you_mean(name, known, f"known: {listed(known, 'and')}; a new one is added in {PLACE}")
+            fix = did_you_mean(
+                name, known, f"known: {listed(known, 'and')}; a new one is added in Slipway's {PLACE}"
+            )
         yield Finding((*at, "accelerator"), name, reason, fix)
     elif pool.gpus is not None and pool.gpus not in autopilot.counts(name):
         choice = listed(autopilot.counts(name))

@@ -94,8 +94,8 @@ def _machine(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 name,
                 machine_types(),
-                f"see https://cloud.google.com/compute/docs/machine-resource; a new type is added in {CATALOGUE}, "
-                f"one with GPUs in {PLACE}",
+                "see https://cloud.google.com/compute/docs/machine-resource; a new type is added in Slipway's "
+                f"{CATALOGUE}, one with GPUs in {PLACE}",
             ),
         )
 
@@ -129,7 +129,7 @@ def _accelerator(subject: Subject) -> Iterator[Finding]:
             did_you_mean(
                 pool.accelerator,
                 offers(),
-                f"known: {listed(offers(), 'and')}; a new one is added in {PLACE}",
+                f"known: {listed(offers(), 'and')}; a new one is added in Slipway's {PLACE}",
             ),
         )
         return
@@ -453,7 +453,7 @@ def _unknown(place: Path, location: str) -> Finding:
             f"write {listed(zones)}"
             if zones
             else "write a region such as `us-central1` or a zone such as `us-central1-a`; a new one is added in "
-            f"{CATALOGUE}",
+            f"Slipway's {CATALOGUE}",
         ),
     )
 
@@ -548,6 +548,6 @@ def _check_offer(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iter
             pool.accelerator if spot[-1] == "accelerator" else zone,
             f"`{pool.accelerator}` is not offered in `{zone}`, as of the catalogue",
             f"{instead}. Where `gcloud compute accelerator-types list` shows it there by now, add the zone to "
-            f"{PLACE}/{pool.accelerator}.toml",
+            f"Slipway's {PLACE}/{pool.accelerator}.toml",
             read=((*place, "accelerator"), (*place, "zones"), (*at, "zones"), (*at, "location")),
         )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.infra import commands
 from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.pipelines.images import compiling
 from slipway.infra.schema.problems import SettingsError
@@ -333,11 +334,20 @@ def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "command"),
+    ("lock", "in_a_clone", "in_a_project"),
     [
-        ("workloads/mnist/requirements.txt", "make lock PIPELINE=mnist"),
-        ("team/mnist/locked.txt", ".venv/bin/uv pip compile --universal --generate-hashes team/mnist/locked.in"),
+        ("workloads/mnist/requirements.txt", "make lock PIPELINE=mnist", "slipway lock --pipeline mnist"),
+        (
+            "team/mnist/locked.txt",
+            ".venv/bin/uv pip compile --universal --generate-hashes team/mnist/locked.in",
+            "uv pip compile --universal --generate-hashes team/mnist/locked.in",
+        ),
     ],
 )
-def test_a_missing_lock_file_is_made_by_a_command_that_is_there(lock: str, command: str) -> None:
-    assert compiling(ROOT / lock, ROOT).startswith(command)
+def test_a_missing_lock_file_is_made_by_a_command_that_is_there(
+    lock: str, in_a_clone: str, in_a_project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiling(ROOT / lock, ROOT).startswith(in_a_clone)
+    # Where the environment of a project is, nobody knows: its commands are on PATH.
+    monkeypatch.setattr(commands, "PROJECT", tmp_path)
+    assert compiling(ROOT / lock, ROOT).startswith(in_a_project)
