@@ -178,10 +178,10 @@ class Starter:
     """The part of a new stack file that its cloud decides.
 
     ``template`` is a Jinja template of the whole file. It is given ``values``, and beside them the functions
-    `command` and `shared_page` as ``command`` and ``page``, the stack's name as ``stack``, the name of what it runs
-    as ``runs``, the key `slipway:pipelines` with all below it as ``pipelines``, whether the stack is for production
-    as ``protect``, a namespace that is the stack's alone as ``namespace``, and the most nodes of each pool that a
-    step runs on at once as ``cpu_nodes`` and ``gpu_nodes``.
+    `command` and `shared_page` as ``command`` and ``page``, the stack's name as ``stack``, the name of what it
+    runs as ``runs``, the key `slipway:pipelines` with all below it as ``pipelines``, whether the stack is for
+    production as ``protect``, a namespace that is the stack's alone as ``namespace``, and the most nodes of each
+    pool that a step runs on at once as ``cpu_nodes`` and ``gpu_nodes``.
     ``before`` says in lines what has to be done before the first `pulumi up`; there ``{stack}`` is the stack's
     name. Without ``gpu_pool`` the stack has no pool `GPU_POOL`, and its steps run without GPUs. ``repository``
     stands for one of a registry to be named, where the cloud brings none.
