@@ -174,8 +174,9 @@ def test_a_place_in_a_cluster_that_is_no_more_ends_before_another_one_runs() -> 
     assert not json.loads(world.notes["data"].get(jobs.ORDERED, "{}")).get("busy")
 
 
-def test_a_step_that_was_too_late_goes_on_with_an_update_however_much_later() -> None:
-    world = World(random.Random(5), {**RULES, "time_limit": 600.0}, work=900.0, limits=True)
+@pytest.mark.parametrize("clears", [False, True])
+def test_a_step_that_was_too_late_goes_on_with_an_update_however_much_later(clears: bool) -> None:
+    world = World(random.Random(5), {**RULES, "time_limit": 600.0}, work=900.0, limits=True, clears=clears)
     assert run_to_its_end(world) == move.TOO_LATE
     assert world.saved > 0
     world.pass_time(15_000.0)

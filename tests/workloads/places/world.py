@@ -92,6 +92,7 @@ class World:
     """``rates`` say how likely things are: a lost mover, a refused request, an eviction, each a second or request.
 
     ``work`` are seconds that the program computes in all, ``checkpoint`` those from one checkpoint to the next.
+    With ``clears`` a suspended Job forgets when it began, as since Kubernetes 1.36 (1.37.2 seen, November 2026).
     With ``limits`` a Job fails that is let run again more than its time limit after it began.
     """
 
@@ -125,6 +126,7 @@ class World:
     agents: dict[str, str] = field(default_factory=dict)
     refuses: float = 0.0
     limits: bool = False
+    clears: bool = False
     api_cuts: float = 0.0
     api_until: dict[str, float] = field(default_factory=dict)
     ticked: float = 0.0
@@ -289,6 +291,8 @@ class World:
                 if pod.deleted_at is None:
                     pod.deleted_at = self.now
             if all(pod.deleted_at is not None for pod in pods):
+                if self.clears:
+                    job.content["status"].pop("startTime", None)
                 self._condition(job, seen, "Suspended", "True")
             return
         if job.conditions.get("Suspended") != "False":
