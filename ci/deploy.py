@@ -19,8 +19,6 @@ from typing import Any, cast
 
 from ci.forge import append, fence
 
-POLICIES = "policy-pack"
-
 UNCHANGING = {"same", "read", "refresh"}
 """Steps of a plan that do nothing to a resource."""
 
@@ -69,13 +67,19 @@ def changes(plan: Path, state: str) -> bool:
 
 
 def plan(stack: str, folder: Path) -> int:
-    """Saves the plan, shows the preview in the run's summary, and says whether there is something to approve."""
+    """Saves the plan, shows the preview in the run's summary, and says whether there is something to approve.
+
+    There is no plan of a stack in which a policy finds an error.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "plan.json", folder / "preview.txt"
     file.unlink(missing_ok=True)
+    check = [sys.executable, "-m", "slipway", "check", "--stack", stack]
+    if code := subprocess.run(check, check=False).returncode:
+        return code
     state = export_state(stack)
     (folder / "state").write_text(digest(state), encoding="utf-8")
-    code = pulumi("preview", "--stack", stack, "--save-plan", str(file), "--policy-pack", POLICIES, log=log)
+    code = pulumi("preview", "--stack", stack, "--save-plan", str(file), log=log)
     shown = log.read_text(encoding="utf-8")
     append("GITHUB_STEP_SUMMARY", f"### `pulumi preview` of {stack}\n\n{fence(shown)}")
     if code:
@@ -99,8 +103,7 @@ def apply(stack: str, folder: Path) -> int:
     if not changes(file, state):
         print("There is nothing to change.")
         return 0
-    options = ["--plan", str(file), "--policy-pack", POLICIES, "--yes", "--skip-preview"]
-    return pulumi("up", "--stack", stack, *options)
+    return pulumi("up", "--stack", stack, "--plan", str(file), "--yes", "--skip-preview")
 
 
 def main() -> int:

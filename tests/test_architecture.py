@@ -16,7 +16,7 @@ from slipway.tools.reference import shipped
 
 ROOT = Path(__file__).parents[1]
 PACKAGED = ("infra", "offline", "tools")
-TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pack")
+TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks")
 
 
 def table(page: str, heading: str) -> list[list[str]]:

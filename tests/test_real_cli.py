@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -139,36 +138,6 @@ def test_a_wrong_stack_file_is_one_plain_error(stack: str, checkout: Path, envir
     assert done.returncode != 0
     assert "slipway:clusters.dev.pools.train.gpus: 3" in text
     assert "Traceback" not in text
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stack", ["local", "gcp-prod"], indirect=True)
-def test_the_policy_pack_lets_a_clean_stack_pass(stack: str, checkout: Path, environment: dict[str, str]) -> None:
-    done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text[-3000:]
-    assert "slipway@v" in text
-    assert "[mandatory]" not in text
-    # Until `make pin-images` was run where the registry can be reached.
-    assert set(re.findall(r"\[advisory\]\s+(\S+)", text)) <= {"default-image-by-tag"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stack", ["local"], indirect=True)
-def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment: dict[str, str]) -> None:
-    path = checkout / "stacks" / f"Pulumi.{stack}.yaml"
-    right = path.read_text(encoding="utf-8")
-    # Below `config`, which is not the last key: `pulumi stack init` adds one.
-    path.write_text(right.replace("\nconfig:\n", "\nconfig:\n  other:password: hunter2\n"), encoding="utf-8")
-    try:
-        done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
-    finally:
-        path.write_text(right, encoding="utf-8")
-    text = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "[mandatory]  secret-in-plain-config" in text
-    assert "other:password: what its name calls a secret" in text
-    assert "hunter2" not in text
 
 
 def test_the_stacks_here_are_the_stacks_there_are() -> None:

@@ -221,11 +221,6 @@ def test_what_holds_a_token_runs_on_the_standard_library() -> None:
     assert wrong == []
 
 
-def test_pip_can_install_what_the_program_needs() -> None:
-    """`pulumi install` takes pip, which knows nothing of the override that pulumi-policy needs."""
-    assert "pulumi-policy" not in (ROOT / "requirements.txt").read_text(encoding="utf-8")
-
-
 def test_the_preview_warns_of_jobs_that_outlast_the_login() -> None:
     apply = jobs(ROOT / ".github" / "workflows" / "deploy.yml")["apply"]
     signed_in = next(step["with"] for step in apply["steps"] if "aws-seconds" in step.get("with", {}))

@@ -46,7 +46,6 @@ def test_the_saved_plan_is_applied(make: Make, pulumi: Cli, plan: Path, tmp_path
     assert saved == applied
     for call in (preview, up):
         assert call[call.index("--stack") + 1] == "gcp-dev"
-        assert call[call.index("--policy-pack") + 1] == "policy-pack"
         assert "--non-interactive" in call
         assert "--show-secrets" not in call
 
@@ -105,7 +104,13 @@ def test_a_state_that_cannot_be_read_fails(make: Make, pulumi: Cli, plan: Path) 
     assert pulumi.calls == []
 
 
-def test_a_breach_of_a_policy_saves_nothing_to_apply(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
+def test_a_stack_that_its_policies_refuse_is_not_planned(make: Make, pulumi: Cli, plan: Path) -> None:
+    done = make("ci-deploy-preview", STACK="no-such-stack", PATH=pulumi.path)
+    assert done.returncode != 0
+    assert pulumi.calls == []
+
+
+def test_a_preview_that_fails_saves_nothing_to_apply(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     plan.parent.mkdir(parents=True, exist_ok=True)
     plan.write_text(plan_of("create"), encoding="utf-8")

@@ -34,7 +34,7 @@ from slipway.tools.new.project import EXTRAS, lock, named, template
 from slipway.tools.new.publishing import INDEX
 from slipway.tools.new.writing import RefusedError, refuse
 
-ROOMS = ("infra", "offline", "tools", PACKAGE, "ci", "policy-pack", *(f"{WORKLOADS}/{name}" for name in RESERVED))
+ROOMS = ("infra", "offline", "tools", PACKAGE, "ci", *(f"{WORKLOADS}/{name}" for name in RESERVED))
 """Folders whose files the package brings: a file that was added to one is not read in a project."""
 
 DIST = LIBRARY / "dist"

@@ -29,14 +29,8 @@ make check
 
 evaluates every stack without an account, a cluster or the Pulumi CLI, and ends with 1 where one has an error;
 `STACK=` names one, and `FAIL_ON=warning` counts warnings, too. A [preview](preview.md) says beside each finding
-whether it is new. In Pulumi's engine errors stop a `pulumi preview` or `pulumi up`:
-
-```sh cloud
-make setup
-pulumi preview -s {EXAMPLE} --policy-pack policy-pack
-```
-
-The engine opens secrets, so that the pack cannot see whether the data of a Kubernetes Secret came from one.
+whether it is new, and the workflow that deploys makes no plan of a stack with an error. `pulumi up` by hand asks
+no policy: run `make check STACK=…` before it.
 
 ## Live with a finding
 
