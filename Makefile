@@ -47,7 +47,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
 	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
-	lock docs package project clean \
+	lock docs package clean \
 	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue ci-release-check ci-release-try ci-release-upload ci-release-publish
 .PHONY: $(TARGETS)
@@ -293,10 +293,6 @@ docs: $(BIN)/uv ## Build the pages as a site, with search, into build/docs/site;
 package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution, and the template of a project
 	@rm -rf dist; $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
 	@$(BIN)/python -m slipway.tools.new.publishing dist
-
-project: package ## Turn this clone into a project that uses the package: TO=../acme [STACK=…] [BASE=upstream/main]
-	@set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \
-	$(BIN)/python -m slipway.tools.new.conversion --to="$$TO" "$$@" $${BASE:+--base="$$BASE"}
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis
