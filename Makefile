@@ -48,8 +48,8 @@ TARGETS := help setup new import rehearse demo preview check doctor show put get
 	refresh-prices pictures \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
-	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
-	ci-drift ci-drift-issue ci-release-check ci-release-try ci-release-upload ci-release-publish
+	ci-preview ci-verdict ci-comment ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
+	ci-release-check ci-release-try ci-release-upload ci-release-publish
 .PHONY: $(TARGETS)
 
 ifneq (show,$(firstword $(MAKECMDGOALS)))
@@ -220,7 +220,7 @@ bench: $(VENV)/.dev ## Time the tutorial's training loop and ours side by side
 bench-evaluation: $(VENV)/.dev ## Time the evaluation of stacks with 10, 100 and 1,000 pipelines
 	@$(BIN)/python -m benchmarks.evaluation
 
-# The steps of .github/workflows and .gitlab-ci.yml; docs/ci.md says what each needs. Those that hold a token run on
+# The steps of .github/workflows; docs/ci.md says what each needs. Those that hold a token run on
 # the standard library, so they install nothing first.
 CI_PYTHON := PATH="$(CURDIR)/build/ci/pulumi:$$PATH" $(BIN)/python -m
 ANY_PYTHON := $(if $(PYTHON),$(PYTHON),python3) -m
@@ -234,12 +234,6 @@ ci-verdict:
 ci-comment:
 	@$(ANY_PYTHON) ci.comment
 
-ci-notes:
-	@$(ANY_PYTHON) ci.notes
-
-ci-credentials:
-	@$(ANY_PYTHON) ci.credentials
-
 ci-pulumi:
 	@$(ANY_PYTHON) ci.install
 
@@ -251,12 +245,6 @@ ci-deploy-preview: $(VENV)/.dev
 
 ci-deploy-up: $(VENV)/.dev
 	@$(CI_PYTHON) ci.deploy apply
-
-ci-drift: $(VENV)/.runtime
-	@$(CI_PYTHON) ci.drift check
-
-ci-drift-issue:
-	@$(ANY_PYTHON) ci.drift issue
 
 ci-release-check:
 	@$(ANY_PYTHON) ci.release check

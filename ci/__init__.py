@@ -1,4 +1,4 @@
-"""What the pipelines in .github/workflows and .gitlab-ci.yml run.
+"""What the workflows in .github run.
 
 The standard library alone: jobs that hold a token install nothing.
 """

@@ -1,8 +1,8 @@
-"""Keeps one comment on a pull request: ``python -m ci.comment``. In GitLab `ci.notes` does.
+"""Keeps one comment on a pull request: ``python -m ci.comment``.
 
 ``PREVIEW`` is the folder that ``make ci-preview`` filled. What is in it was written by the code of the change,
 which may be anybody's: it is text to show, and never a reason to write somewhere else. So the number in it only
-counts where the forge itself says that this change has ``HEAD_SHA`` of ``HEAD_REPOSITORY`` at its head.
+counts where GitHub itself says that this change has ``HEAD_SHA`` of ``HEAD_REPOSITORY`` at its head.
 """
 
 import os
@@ -10,7 +10,7 @@ import stat
 import sys
 from pathlib import Path
 
-from ci.forge import Forge, ForgeError, GitHub, github
+from ci.github import GitHub, GitHubError, github
 
 MARKER = "<!-- slipway:preview -->"
 
@@ -82,21 +82,21 @@ def number(preview: Path) -> int:
     return int(text)
 
 
-def post(forge: Forge, change: int, text: str) -> str:
+def post(project: GitHub, change: int, text: str) -> str:
     """Creates the comment with the marker, or edits it; says which."""
-    for comment in forge.comments(change):
+    for comment in project.comments(change):
         if comment.body.startswith(MARKER):
             if comment.body == text:
                 return "The comment says this already."
-            forge.edit_comment(change, comment.number, text)
+            project.edit_comment(comment.number, text)
             return "Updated the comment."
-    forge.add_comment(change, text)
+    project.add_comment(change, text)
     return "Posted the comment."
 
 
-def check(forge: GitHub, change: int, sha: str, repository: str) -> str | None:
+def check(project: GitHub, change: int, sha: str, repository: str) -> str | None:
     """None where the comment belongs there; else why it has become pointless. Raises RefusedError."""
-    pull_request = forge.change(change)
+    pull_request = project.change(change)
     if pull_request.repository != repository:
         raise RefusedError(f"change {change} is not from {repository}")
     if not pull_request.open:
@@ -119,7 +119,7 @@ def main() -> int:
             print(reason)
             return 0
         print(post(where, change, body(preview, where.limit, os.environ.get("RUN_URL", ""))))
-    except (RefusedError, ForgeError) as error:
+    except (RefusedError, GitHubError) as error:
         print(f"Not posted: {error}", file=sys.stderr)
         return 1
     return 0

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from ci.forge import append, fence
+from ci.github import append, fence
 
 UNCHANGING = {"same", "read", "refresh"}
 """Steps of a plan that do nothing to a resource."""

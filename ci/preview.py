@@ -1,6 +1,6 @@
 """The preview of a change, as files for a summary, a comment and machines: ``python -m ci.preview``.
 
-``BASE`` is the revision to compare with, ``FAIL_ON`` the severity that fails, ``NUMBER`` the pull or merge
+``BASE`` is the revision to compare with, ``FAIL_ON`` the severity that fails, ``NUMBER`` the pull
 request, ``PICTURES_AT`` the address of a folder with the stacks' pictures. Writes preview.md, preview.json,
 pictures/, number and status into build/ci/preview. Exits 0 whatever the preview found, so that its files can be
 published first; ``python -m ci.preview verdict`` then exits with what it found.
@@ -12,29 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ci.forge import append
+from ci.github import append
 
 FOLDER = Path("build/ci/preview")
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """The exit codes of `slipway preview`."""
 
-EXPOSED = (
-    "GITLAB_TOKEN is visible in the pipeline of a merge request, whose code can read it. Revoke the token, make a "
-    "new one, and set the variable with `Protect variable` (docs/ci.md)."
-)
-
 VERDICTS = {
     CLEAN: "No findings.",
     FINDINGS: "There are findings: see the preview.",
     NOT_EVALUATED: "At least one stack could not be evaluated: see the preview.",
 }
-
-
-def base() -> str:
-    """The revision to compare with; empty without one."""
-    # GitLab sets it in pipelines of merged results alone, whose commit has what the target got meanwhile too.
-    return os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_SHA") or os.environ.get("BASE", "")
 
 
 def commit(revision: str) -> str:
@@ -45,9 +34,6 @@ def commit(revision: str) -> str:
 
 def main() -> int:
     """Exits with the preview's own code where it wrote nothing."""
-    if os.environ.get("GITLAB_TOKEN"):
-        print(EXPOSED, file=sys.stderr)
-        return NOT_EVALUATED
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     (FOLDER / "number").write_text(os.environ.get("NUMBER", ""), encoding="utf-8")
@@ -55,10 +41,10 @@ def main() -> int:
     command = [sys.executable, "-m", "slipway", "preview", "--format", "markdown", "--output", str(markdown)]
     command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
     try:
-        if compared := base():
-            command += ["--base", commit(compared)]
+        if base := os.environ.get("BASE", ""):
+            command += ["--base", commit(base)]
     except subprocess.CalledProcessError:
-        print(f"There is no commit {base()!r} here to compare with.", file=sys.stderr)
+        print(f"There is no commit {base!r} here to compare with.", file=sys.stderr)
         return NOT_EVALUATED
     if place := os.environ.get("PICTURES_AT"):
         command += ["--pictures-at", place]

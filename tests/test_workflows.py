@@ -1,4 +1,4 @@
-"""The pipelines that a team copies: linted, pinned, and with every step a target of the Makefile."""
+"""The workflows that a team copies: linted, pinned, and with every step a target of the Makefile."""
 
 import re
 import shlex
@@ -20,7 +20,6 @@ from tests.support.checkout import ROOT
 BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
-GITLAB = ROOT / ".gitlab-ci.yml"
 FORMS = [path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
 
 CI = ".ci/run"
@@ -46,19 +45,11 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
         yield from job["steps"]
 
 
-def gitlab_jobs() -> dict[str, dict[str, Any]]:
-    reserved = {"stages", "default", "variables", "workflow"}
-    return {name: job for name, job in load(GITLAB).items() if name not in reserved}
-
-
 def commands() -> Iterator[tuple[str, str]]:
     for path in (*WORKFLOWS, *ACTIONS):
         for step in steps(path):
             if "run" in step:
                 yield path.name, step["run"]
-    for name, job in gitlab_jobs().items():
-        for line in (*job.get("before_script", ()), *job.get("script", ())):
-            yield f"{GITLAB.name}: {name}", line
 
 
 def run(*command: str | Path) -> None:
@@ -72,11 +63,10 @@ def run(*command: str | Path) -> None:
     [
         ("github-workflows", WORKFLOWS),
         ("github-actions", ACTIONS),
-        ("gitlab-ci", [GITLAB]),
         ("github-issue-forms", FORMS),
         ("github-issue-config", [ROOT / ".github/ISSUE_TEMPLATE/config.yml"]),
     ],
-    ids=["workflows", "actions", "gitlab", "forms", "issues"],
+    ids=["workflows", "actions", "forms", "issues"],
 )
 def test_the_files_are_what_their_schema_allows(schema: str, files: list[Path]) -> None:
     assert files
@@ -166,20 +156,6 @@ def test_what_may_write_runs_the_default_branch_alone() -> None:
     assert [step["run"] for step in steps(path) if "run" in step] == ["make ci-comment"]
 
 
-def test_no_pipeline_of_a_merge_request_has_a_token_of_gitlab() -> None:
-    """Such a pipeline runs the merge request's own `.gitlab-ci.yml`."""
-    writes = {"make ci-notes", "make ci-drift-issue"}
-    writing = {name for name, job in gitlab_jobs().items() if writes & set(job.get("script", ()))}
-    assert writing == {"notes", "drift-issue"}
-    for name, job in gitlab_jobs().items():
-        started = [rule["if"] for rule in job.get("rules", ())]
-        of_merge_requests = any("merge_request_event" in condition for condition in started)
-        assert of_merge_requests is (name == "preview"), name
-        assert name not in writing or all('== "schedule"' in condition for condition in started), name
-    assert "TOKEN" not in str(gitlab_jobs()["preview"])
-    assert "ci-comment" not in GITLAB.read_text(encoding="utf-8")
-
-
 def test_what_signs_in_to_a_cloud_cannot_write_to_the_repository() -> None:
     for path in WORKFLOWS:
         for name, job in jobs(path).items():
@@ -194,10 +170,6 @@ def test_a_stack_is_deployed_once_at_a_time_and_never_cut_short() -> None:
     deploy = load(ROOT / ".github" / "workflows" / "deploy.yml")
     assert "inputs.stack" in deploy["concurrency"]["group"]
     assert deploy["concurrency"]["cancel-in-progress"] is False
-    apply = gitlab_jobs()["apply"]
-    assert apply["resource_group"] == "$STACK"
-    assert apply["when"] == "manual"
-    assert gitlab_jobs()[".cloud"]["interruptible"] is False
 
 
 def test_the_stacks_that_can_be_chosen_are_those_in_a_cloud() -> None:

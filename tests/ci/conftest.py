@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci.forges import Repository, serving
+from tests.ci.github_api import Repository, serving
 from tests.support.checkout import copy_checkout
 
 Make = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -47,11 +47,6 @@ def repository() -> Iterator[Repository]:
 @pytest.fixture
 def github(repository: Repository) -> dict[str, str]:
     return {"GITHUB_API_URL": repository.url, "GITHUB_REPOSITORY": "team/slipway", "GITHUB_TOKEN": "t"}
-
-
-@pytest.fixture
-def gitlab(repository: Repository) -> dict[str, str]:
-    return {"GITLAB_CI": "true", "CI_API_V4_URL": repository.url, "CI_PROJECT_ID": "5", "GITLAB_TOKEN": "t"}
 
 
 FAKE = """#!{python}

@@ -7,7 +7,7 @@ import pytest
 
 from ci.comment import CUT, MARKER, body
 from tests.ci.conftest import Make
-from tests.ci.forges import SOMEBODY, Repository, comment
+from tests.ci.github_api import SOMEBODY, Repository, comment
 
 HEAD = {"HEAD_SHA": "abc", "HEAD_REPOSITORY": "somebody/slipway", "RUN_URL": "https://example.org/run/1"}
 
@@ -155,7 +155,7 @@ def test_a_comment_never_exceeds_the_limit(preview: Path) -> None:
     assert "(https://example.org/run/1)" in text
 
 
-def test_a_refusal_of_the_forge_fails(make: Make, github: dict[str, str], repository: Repository) -> None:
+def test_a_refusal_of_github_fails(make: Make, github: dict[str, str], repository: Repository) -> None:
     repository.refuse = True
     done = make("ci-comment", **github)
     assert done.returncode != 0

@@ -57,11 +57,6 @@ def test_a_base_that_is_not_there_is_named(change: Path, make: Make) -> None:
     assert make("ci-verdict").returncode != 0
 
 
-def test_merged_results_are_compared_with_what_they_were_merged_into(change: Path, make: Make) -> None:
-    done = make("ci-preview", BASE="HEAD^1", CI_MERGE_REQUEST_TARGET_BRANCH_SHA="0123456789ab")
-    assert "There is no commit '0123456789ab'" in done.stderr
-
-
 @pytest.mark.parametrize(("status", "code"), [("0\n", 0), ("1\n", 1), ("2\n", 2), (None, 2)])
 def test_the_verdict_is_what_the_preview_found_or_that_there_is_none(
     tmp_path: Path, status: str | None, code: int

@@ -1,4 +1,4 @@
-"""A server that answers as GitHub's and GitLab's REST APIs do, for the little that the pipelines ask of them."""
+"""A server that answers as GitHub's REST API does, for the little that the workflows ask of it."""
 
 import json
 import re
@@ -16,34 +16,19 @@ SOMEBODY = {"login": "somebody", "id": 8}
 
 @dataclass
 class Repository:
-    """Comments and issues as either API lists them; ``requests`` are what was asked that changes something.
-
-    ``artifacts`` are texts by their paths, ``redirects`` other paths, and ``signed`` says which had the token.
-    """
+    """Comments as the API lists them; ``requests`` are what was asked that changes something."""
 
     url: str = ""
     change: dict[str, Any] = field(default_factory=dict)
     comments: list[dict[str, Any]] = field(default_factory=list)
-    issues: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    jobs: list[dict[str, Any]] = field(default_factory=list)
-    artifacts: dict[str, str] = field(default_factory=dict)
-    redirects: dict[str, str] = field(default_factory=dict)
-    signed: dict[str, bool] = field(default_factory=dict)
     refuse: bool = False
 
     def lists(self, path: str, query: dict[str, list[str]]) -> Any:
-        if path == "/user":
-            return OURS
-        if re.search(r"/(pulls|merge_requests)/\d+$", path):
+        if re.search(r"/pulls/\d+$", path):
             return self.change
-        if path.endswith("/merge_requests"):
-            return [self.change] if query["page"] == ["1"] else []
-        if path.endswith("/jobs"):
-            return self.jobs
-        entries = self.comments if re.search(r"/(comments|notes)$", path) else self.issues
         size, page = int(query["per_page"][0]), int(query["page"][0])
-        return entries[(page - 1) * size : page * size]
+        return self.comments[(page - 1) * size : page * size]
 
 
 @contextmanager
@@ -55,21 +40,7 @@ def serving() -> Iterator[Repository]:
             parts = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length) or b"null")
-            signed = self.headers.get("Authorization") == "Bearer t" or self.headers.get("PRIVATE-TOKEN") == "t"
-            repository.signed[parts.path] = signed
-            if location := repository.redirects.get(parts.path):
-                self.send_response(302)
-                self.send_header("Location", location)
-                self.end_headers()
-                return
-            if parts.path in repository.artifacts:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(repository.artifacts[parts.path].encode())
-                return
-            if "/artifacts/" in parts.path:
-                self.send_error(404)
-                return
+            signed = self.headers.get("Authorization") == "Bearer t"
             if repository.refuse or not signed:
                 self.send_error(403, "Resource not accessible")
                 return
@@ -82,7 +53,7 @@ def serving() -> Iterator[Repository]:
             self.end_headers()
             self.wfile.write(json.dumps(content).encode())
 
-        do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815
+        do_GET = do_POST = do_PATCH = answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -100,8 +71,4 @@ def serving() -> Iterator[Repository]:
 
 
 def comment(number: int, body: str, author: dict[str, Any] = OURS) -> dict[str, Any]:
-    return {"id": number, "body": body, "user": author, "author": author}
-
-
-def issue(number: int, body: str, author: dict[str, Any] = OURS, **more: Any) -> dict[str, Any]:
-    return {"number": number, "iid": number, "body": body, "description": body, "user": author, **more}
+    return {"id": number, "body": body, "user": author}
