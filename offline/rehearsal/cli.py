@@ -32,9 +32,9 @@ def _require_pod(target: Target, configuration: Configuration) -> None:
         )
         raise ConfigError(f"--disrupt {target.name}: the stack has no such step; {fix}")
     if target.index is not None and target.index >= max(pods):
-        raise ConfigError(
-            f"--disrupt {target.name}:{target.index}: its pods have the indexes 0 to {max(pods) - 1}"
-        )
+        last = max(pods) - 1
+        has = f"its pods have the indexes 0 to {last}" if last else f"it has one pod: write `{target.name}`"
+        raise ConfigError(f"--disrupt {target.name}:{target.index}: {has}")
 
 
 def rehearse(

@@ -380,9 +380,10 @@ class Session:
             resource.name for resource in evaluation.resources.values() if resource.type == STATEFUL_SET
         }
         place.forget_services(declared_services)
-        if missed := bool(options.disrupt and not engine.evicted):
+        missed = ""
+        if options.disrupt and not engine.evicted:
             ran = ", ".join(engine.records[urn].name for urn in engine.executed)
-            display.say(
+            missed = (
                 f"--disrupt {options.disrupt}: nothing was evicted. The Jobs that ran: {ran or 'none'}; `--fresh` "
                 "runs all. A pod that prints no `epoch 3/12` or `step 20/200` is evicted with `:after=20s`"
             )
@@ -466,7 +467,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
-        terminal.failures(console, records, logs, refused, apps)
+        terminal.failures(console, records, logs, refused, apps, missed=outcome.missed)
     if not quiet:
         terminal.idle(console, idle_gpus_of(outcome))
         terminal.print_jobs(console, records, outcome.services, outcome.only_said, outcome.used)

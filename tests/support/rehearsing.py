@@ -70,6 +70,7 @@ def rehearse_file(
     root: Path = ROOT,
     fresh: bool = False,
     disrupt: str | None = None,
+    quiet: int = 0,
     console: Console | None = None,
     keep: Callable[[Engine], None] | None = None,
 ) -> tuple[Outcome, str]:
@@ -78,7 +79,7 @@ def rehearse_file(
     ``file`` is used in place of the stack's own, ``keep`` is called when the Jobs are done.
     """
     console = console or recording_console()
-    options = Options(stack, root, folder, fresh=fresh, disrupt=disrupt)
+    options = Options(stack, root, folder, fresh=fresh, disrupt=disrupt, quiet=quiet)
     outcome = Session(program, configure(stack, root, file), options, console, keep).run()
     return outcome, console.export_text()
 

@@ -63,7 +63,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rehearsal found out. ``missed`` says that nothing was evicted though a pod was to be.
+    """What a rehearsal found out. ``missed`` says why nothing was evicted where a pod was to be.
 
     ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
     ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
@@ -83,7 +83,7 @@ class Outcome:
     services: Sequence[ServiceRecord] = ()
     used: Sequence[UsedBy] = ()
     beside: frozenset[str] = frozenset()
-    missed: bool = False
+    missed: str = ""
 
     @property
     def only_said(self) -> list[str]:

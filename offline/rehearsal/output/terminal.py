@@ -284,12 +284,16 @@ def failures(
     log_of: Mapping[str, Path],
     refused: Mapping[str, str],
     apps: Sequence[str] = (),
+    *,
+    missed: str = "",
 ) -> None:
     """For each failed Job its reason, the end of its log, and what was not run because of it.
 
-    ``refused`` are the reasons of other resources that could not be created, by name, and ``apps`` the names of
-    those that did not start.
+    ``refused`` are the reasons of other resources that could not be created, by name, ``apps`` the names of those
+    that did not start, and ``missed`` why no pod was evicted where one was to be.
     """
+    if missed:
+        console.print(Text(printable_lines(missed), style="bold red"), soft_wrap=True)
     for name, reason in refused.items():
         console.print(Text(printable_lines(f"{name} failed: {reason}"), style="bold red"), soft_wrap=True)
     for record in records:

@@ -130,7 +130,8 @@ def test_a_benchmark_that_is_left_out_is_still_checked_and_alone_it_is_rehearsed
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("disrupt", "words"), [("trian", "`train`"), ("train:3", "0 to 0"), ("nothing", "`mnist-train`")]
+    ("disrupt", "words"),
+    [("trian", "`train`"), ("train:3", "one pod: write `train`"), ("nothing", "`mnist-train`")],
 )
 def test_a_disruption_of_no_pod_of_the_stack_is_refused_before_anything_runs(
     disrupt: str, words: str, tmp_path: Path

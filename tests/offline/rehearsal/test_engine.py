@@ -230,9 +230,12 @@ def test_a_training_is_disrupted_after_steps_or_seconds(
     assert told in printed
 
 
-def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
-    program = "print('step', '1 of 3')"
-    outcome, printed = rehearse(lambda: Toys().job("toy-train", program), tmp_path, disrupt="train:after=60s")
+@pytest.mark.parametrize("quiet", [0, 2])
+def test_a_disruption_that_finds_no_pod_says_so(quiet: int, tmp_path: Path) -> None:
+    def program() -> None:
+        Toys().job("toy-train", "print('step', '1 of 3')")
+
+    outcome, printed = rehearse(program, tmp_path, disrupt="train:after=60s", quiet=quiet)
     assert "--disrupt train:after=60s: nothing was evicted" in printed
     assert outcome.exit_code == 1
 

@@ -472,6 +472,7 @@ def rehearse(
     *,
     fresh: bool = False,
     disrupt: str | None = None,
+    quiet: int = 0,
     machines: int = 1,
     keeps: float | None = 0,
 ) -> tuple[Outcome, str]:
@@ -483,7 +484,9 @@ def rehearse(
     keep = None if keeps == 0 else Demo(console, keeps).keep
     with tempfile.TemporaryDirectory() as temporary:
         file = stack_file(Path(temporary, "stack.yaml"), change=several_nodes(machines)) if machines > 1 else None
-        return rehearse_file(folder, file, program, fresh=fresh, disrupt=disrupt, console=console, keep=keep)
+        return rehearse_file(
+            folder, file, program, fresh=fresh, disrupt=disrupt, quiet=quiet, console=console, keep=keep
+        )
 
 
 if __name__ == "__main__":
