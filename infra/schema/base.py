@@ -156,7 +156,11 @@ def _cidr(value: str) -> str:
     if block.version != 4:
         raise refuse("an IPv6 block, and the clusters' networks are IPv4", "write an IPv4 CIDR block") from None
     if "/" not in value:
-        raise refuse("an address and not a block: its length is missing", f"write for example `{value}/20`")
+        # Of one machine, unless a network of the usual size begins there.
+        fitting = (
+            f"{value}/20" if str(ipaddress.ip_interface(f"{value}/20").network[0]) == value else f"{value}/32"
+        )
+        raise refuse("an address and not a block: its length is missing", f"write for example `{fitting}`")
     if str(block) != value:
         raise refuse("the address has bits outside the block's mask", f"write `{block}`")
     return value

@@ -162,12 +162,16 @@ def _time_zone(value: str) -> str:
             raise refuse("not the name of a time zone", "write for example `Europe/Berlin`")
         return value
     if value not in known:
+        reason, example = "not the name of a time zone in the IANA database", "write for example `Europe/Berlin`"
+        if offset := re.fullmatch(r"(?i)(?:gmt|utc)?([+-])0?(\d{1,2})(?::?00)?", value):
+            # There the sign is that of POSIX: west of Greenwich is positive.
+            fixed = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{offset[2]}"
+            summer = f", or for the whole year, without summer time, `{fixed}`" if fixed in known else ""
+            raise refuse(reason, f"{example}{summer}")
         same = next((zone for zone in sorted(known) if zone.lower() == value.lower()), None)
-        near = same or nearest(value, sorted(known))
-        raise refuse(
-            "not the name of a time zone in the IANA database",
-            f"did you mean `{near}`?" if near else "write for example `Europe/Berlin`, or `Etc/UTC`",
-        )
+        # An abbreviation is near to those of other places: `PST` to `EST`.
+        near = same or (None if re.fullmatch("[A-Z]{2,5}", value) else nearest(value, sorted(known)))
+        raise refuse(reason, f"did you mean `{near}`?" if near else f"{example}, or `Etc/UTC`")
     return value
 
 

@@ -66,6 +66,11 @@ def test_what_would_not_run_is_refused_in_words(value: str, reason: str, fix: st
         ("localtime", "Etc/UTC"),
         ("../etc/passwd", "Etc/UTC"),
         ("", "Etc/UTC"),
+        # Of zones by an offset the sign is reversed, and abbreviations are near to those of other places.
+        ("GMT+2", "`Etc/GMT-2`"),
+        ("UTC-05:00", "`Etc/GMT+5`"),
+        ("GMT+20", "write for example `Europe/Berlin`"),
+        ("PST", "write for example `Europe/Berlin`"),
     ],
 )
 def test_a_time_zone_has_its_name_of_the_iana_database(value: str, fix: str) -> None:
