@@ -53,6 +53,14 @@ def _run(words: Iterable[str], text: str, folder: Path) -> str:
 
 def reason(output: Iterable[str]) -> str:
     """Why uv failed, on one line: its ``error:`` and ``cause:`` lines, or the last ones of its ``output``."""
-    lines = [line.strip() for line in output]
-    reasons = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
-    return ": ".join(reasons or filter(None, lines[-3:])).removesuffix(".")
+    lines = list(output)
+    reasons, goes_on = list[str](), False
+    for line in lines:
+        text = line.strip()
+        if text.startswith(("error: ", "cause: ")):
+            reasons.append(text.partition(": ")[2])
+            goes_on = True
+        elif goes_on := goes_on and bool(text) and line[0].isspace() and not text.startswith("hint: "):
+            # It breaks its lines where COLUMNS says how wide the terminal is.
+            reasons[-1] += f" {text}"
+    return ": ".join(reasons or filter(None, map(str.strip, lines[-3:]))).removesuffix(".")
