@@ -109,7 +109,8 @@ def find(project: Path, wanted: str = "") -> Update:
     file = read(text)
     pin = _pin(project, file)
     try:
-        bound = f"=={Version(wanted)}" if wanted else f">={pin.version}"
+        # Of a commit's own version, `0.2.0.dev3+g<commit>`, only the part before the `+` can be a bound (PEP 440).
+        bound = f"=={Version(wanted)}" if wanted else f">={Version(pin.version).public}"
     except InvalidVersion as error:
         raise UpdateError(f"{wanted!r} is no version: write for example 0.2.0") from error
     assert pin.requirement is not None

@@ -114,6 +114,13 @@ def test_a_file_without_digests_gets_the_number_alone(project: Path) -> None:
     assert find(project, "1.1.0").text == text.replace("==1.0.0  #", "==1.1.0  #")
 
 
+def test_a_version_of_a_commit_is_updated_too(project: Path) -> None:
+    """`slipway new` of a wheel that was built from a commit pins one, and its local part is no bound."""
+    write_wheel(project / "wheels", "slipway-ml", "1.1.1.dev3+g0123456789", {}, ["Provides-Extra: rehearse"])
+    write(project, f"{HEAD}slipway-ml[rehearse]==1.1.1.dev3+g0123456789\n")
+    assert find(project).versions["slipway-ml"] == ("1.1.1.dev3+g0123456789", "1.2.0")
+
+
 def test_check_writes_nothing_and_fails_where_there_is_an_update(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
