@@ -234,9 +234,14 @@ def more(count: int, of: int) -> str:
     return f"and {of - count} more" if of > count else ""
 
 
+def is_evaluated(preview: StackPreview) -> bool:
+    """Whether the stack can be evaluated at this revision."""
+    return all(failure.revision != "head" for failure in preview.failures)
+
+
 def state(preview: StackPreview) -> str:
     """A summary of a stack in a few words."""
-    if any(failure.revision == "head" for failure in preview.failures):
+    if not is_evaluated(preview):
         return "cannot be evaluated"
     if preview.removed:
         return "removed"

@@ -53,7 +53,10 @@ def columns(preview: Preview, named: int = 0) -> dict[str, list[str]]:
         columns_by_title[MOST] = [_figure(stack, "most_hourly", "most_count") for stack in stacks]
     if any(_differs(stack, "least_nodes") or _differs(stack, "most_nodes") for stack in stacks):
         columns_by_title[NODES] = [_nodes(stack) for stack in stacks]
-    columns_by_title["Findings"] = [phrasing.finding_words(stack.findings) for stack in stacks]
+    columns_by_title["Findings"] = [
+        phrasing.finding_words(stack.findings) if stack.findings or phrasing.is_evaluated(stack) else "not known"
+        for stack in stacks
+    ]
     return {heading: cells for heading, cells in columns_by_title.items() if any(cells)}
 
 

@@ -10,6 +10,7 @@ from slipway.offline.evaluated.model import (
     Changes,
     CostDifference,
     CostLine,
+    Failure,
     Leg,
     Preview,
     PropertyChange,
@@ -192,6 +193,13 @@ def test_a_command_is_not_broken() -> None:
     see = "gcloud compute regions describe us-central1 --format='table(quotas.metric,quotas.limit)'"
     quotas = [quota.model_copy(update={"see": see}) for quota in stack().quotas]
     assert f"\n    {see}\n" in printed(preview(stack().model_copy(update={"quotas": quotas})), width=60)
+
+
+def test_findings_of_a_stack_that_cannot_be_evaluated_are_not_none() -> None:
+    failed = StackPreview(stack="dev", failures=[Failure(revision="head", message="cannot be read")])
+    assert tables.columns(preview(failed), named=3)["Findings"] == ["not known"]
+    known = failed.model_copy(update={"findings": [finding()]})
+    assert tables.columns(preview(known), named=3)["Findings"] == ["1 error"]
 
 
 def test_findings_say_how_many_of_them_are_new() -> None:
