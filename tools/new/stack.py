@@ -243,7 +243,7 @@ def _optional(section: Section) -> Iterator[str]:
         common = PipelineSettings.model_fields.get(key)
         of_pipeline = common is None or common.annotation != known.annotation
         if of_pipeline and key not in section.values and isinstance(known.default, str | int | float):
-            yield f"  # {known.description or key}"
+            yield from [f"  # {known.description}"] if known.description else []
             yield f"  # {key}: {_flow(known.default)}"
 
 

@@ -310,6 +310,12 @@ def test_apps_of_a_pipeline_s_own_are_left_out_as_comments(tmp_path: Path) -> No
         assert load(without_prefix(raw))
 
 
+def test_a_parameter_without_a_description_has_none_made_of_its_name(tmp_path: Path) -> None:
+    made = str(drafted("gcp", USES=str(written(tmp_path / "days"))).files)
+    assert "# seed: 1\n" in made
+    assert "# seed\n" not in made
+
+
 def test_a_lock_file_that_is_not_there_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
     steps = {
         name: {**step, "requirements": "requirements.txt"} if name != "days" else step
