@@ -184,6 +184,12 @@ def test_without_kubectl_runs_are_refused_in_one_line(up: Path, monkeypatch: pyt
     assert "kubectl is not on PATH" in line
 
 
+def test_of_a_rehearsal_the_ways_are_named_that_read_it() -> None:
+    result = CliRunner().invoke(app, ["show", "--stack", "local", "--rehearsal", "predictions"])
+    assert result.exit_code == 2
+    assert "`make show STACK=local REHEARSAL=1 runs`" in result.stderr
+
+
 def test_a_stack_that_is_up_shows_its_runs_and_those_by_the_clock(up: Path) -> None:
     with live.history_of("local", up) as history:
         facts = {result.path: result.facts for result in history.results if result.step == "train"}

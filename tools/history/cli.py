@@ -25,10 +25,8 @@ def main(words: Sequence[str], stack: str, *, rehearsal: bool, as_json: bool = F
     console = new_console(WIDTH)
     what, *names = words or [""]
     if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
-        usage = (
-            f"`{command('show', 'runs', stack=stack)}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, "
-            "or `… retention`"
-        )
+        runs = command("show", "runs", stack=stack, rehearsal=rehearsal)
+        usage = f"`{runs}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, or `… retention`"
         report_error(f"{' '.join(words) or 'nothing'} is none of {usage}")
         return Exit.REFUSED
     try:
