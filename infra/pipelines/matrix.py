@@ -103,6 +103,7 @@ class MatrixStepSettings(StepSettings):
 
     pool: str = Field(
         default="",
+        examples=["cpu"],
         description="Name of a pool of any of the stack's clusters; required, unless `matrix` has pools.",
     )
     matrix: Axes = Field(default_factory=Axes, description="Makes a step of each combination of values.")

@@ -226,15 +226,23 @@ def _description(loc: Sequence[str | int], model: type[BaseModel]) -> str | None
 
 
 def _shape(loc: Sequence[str | int], model: type[BaseModel]) -> str:
-    """What to write for a section that is not there: its required keys."""
-    keys = _required_keys(_annotation_at(loc, model))
+    """What to write for a key that is not there: the required keys of a section, or one of its few values."""
+    annotation = _annotation_at(loc, model)
+    keys = _required_keys(annotation)
+    if get_origin(annotation) is Literal:
+        return f" Write {listed(get_args(annotation))}"
     return f" Write `{loc[-1]}: {keys}`" if keys else ""
 
 
 def _required_keys(annotation: Any) -> str:
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return ""
-    fields = [(name, field.annotation) for name, field in annotation.model_fields.items() if field.is_required()]
+    fields = [
+        (name, field.annotation)
+        for name, field in annotation.model_fields.items()
+        # What only some sections can leave out has an example.
+        if field.is_required() or field.examples
+    ]
     keys = ", ".join(f"{name}: {_required_keys(below) or '…'}" for name, below in fields)
     return f"{{{keys}}}" if keys else ""
 

@@ -19,6 +19,7 @@ from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError
 from slipway.infra.pipelines.scripts import is_script
 from slipway.infra.placed import Command
 from slipway.infra.schema.paths import pattern_problem
+from slipway.infra.schema.problems import did_you_mean
 
 PYTHON = frozenset({"python", "python3"})
 """The programs whose files are found by their imports."""
@@ -165,7 +166,8 @@ def _imported_files(files: Mapping[str, Path], program: _Program, folder: Path, 
     elif program.start in files:
         pending.append((program.start, True))
     else:
-        raise ShippingError(program.start, f"there is no such file in {folder}", "add it, or correct `run`")
+        fix = did_you_mean(program.start, files, "add it, or correct `run`")
+        raise ShippingError(program.start, f"there is no such file in {folder}", fix)
     chosen: set[str] = set()
     while pending:
         name, is_known = pending.pop()

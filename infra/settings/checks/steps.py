@@ -333,11 +333,15 @@ def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> 
     reason = "no cluster of the stack has a pool of that name" if pool else "required, and not there"
     if pool and others:
         reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
+    fix = did_you_mean(pool, pools, f"write {listed(pools)}" if pools else "declare it")
+    own = next((name for name, cluster in reading.draft.clusters.items() if not cluster.other_stack), None)
+    if pool and pools and own:
+        fix += f"{'' if fix.endswith('?') else ';'} a new one is declared as `slipway:clusters.{own}.pools.{pool}`"
     return Finding(
         named,
         pool or None,
         reason,
-        did_you_mean(pool, pools, f"write {listed(pools)}" if pools else "declare it"),
+        fix,
         read=(
             ("clusters",),
             *(("clusters", cluster, key) for cluster in reading.clusters for key in ("pools", "cloud")),

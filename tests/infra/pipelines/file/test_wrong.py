@@ -326,6 +326,31 @@ def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: P
     assert [problem.key for problem in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
 
 
+def test_a_step_that_runs_nowhere_is_told_what_to_write(tmp_path: Path) -> None:
+    texts = problems(tmp_path / "churn", VALID, steps={"prepare": {"pool": "cpu"}})
+    assert "`train: {pool: …}`" in texts["stack.steps.train"]
+
+
+def test_a_pool_that_is_not_there_is_told_where_it_is_declared(tmp_path: Path) -> None:
+    texts = problems(tmp_path / "churn", VALID, steps={**PLACED, "train": {"pool": "large"}})
+    [cluster] = GCP["clusters"]
+    assert f"`slipway:clusters.{cluster}.pools.large`" in texts["stack.steps.train.pool"]
+
+
+def test_what_has_few_values_is_required_with_them(tmp_path: Path) -> None:
+    texts = problems(tmp_path / "churn", {**VALID, "parameters": {"trees": {"default": 3}}})
+    assert "`integer`, `number`, `string` or `boolean`" in texts["parameters.trees.type"]
+
+
+def test_a_program_that_is_not_there_is_told_which_one_is_near(tmp_path: Path) -> None:
+    folder = tmp_path / "churn"
+    problems(folder, step(run=["python", "tarin.py", "{prepare}", "{trees}", "{output}"]))
+    for name in ("prepare.py", "train.py"):
+        (folder / name).write_text("", encoding="utf-8")
+    [problem] = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert "`train.py`" in problem.fix
+
+
 def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
     steps = {**VALID["steps"], "prepare": {"run": ["python", "prepare.py"]}}
     texts = problems(tmp_path / "churn", {**VALID, "steps": steps})
