@@ -40,8 +40,9 @@ def main() -> int:
     markdown = FOLDER / "preview.md"
     command = [sys.executable, "-m", "slipway", "preview", "--format", "markdown", "--output", str(markdown)]
     command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
+    base = os.environ.get("BASE", "")
     try:
-        if base := os.environ.get("BASE", ""):
+        if base:
             command += ["--base", commit(base)]
     except subprocess.CalledProcessError:
         print(f"There is no commit {base!r} here to compare with.", file=sys.stderr)
