@@ -10,7 +10,7 @@ import jinja2
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from slipway.infra.clouds.registry import CLOUDS
+from slipway.infra.clouds.registry import CLOUDS, require_packages
 from slipway.infra.commands import command, option, page, shared_page
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
@@ -470,7 +470,7 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
         )
         variables = ", ".join(map(variable, secrets))
         yield f"  or, for rehearsals alone, {variables} in the environment"
-    yield from _shipping_problems(section)
+    yield from _lacking(section, settings)
     yield "Next:"
     yield f"  {command('rehearse', stack=stack)}"
     yield f"  {command('preview', stack=stack)}    what it costs, and the quota it needs"
@@ -480,10 +480,14 @@ def _report(target: Path, section: Section, settings: Settings, starter: Starter
     yield from (f"  {line.format(stack=stack)}" for line in starter.before)
 
 
-def _shipping_problems(section: Section) -> Iterator[str]:
-    """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
+def _lacking(section: Section, settings: Settings) -> Iterator[str]:
+    """What the stack is refused for until it is there: a lock file of the pipeline, the provider of a cloud."""
     declared = DeclaredPipeline(section.name, section.values.get(USES, section.name), section.settings)
     problems = {problem.reason: problem for problem in shipping.problems([declared], PROJECT)}
+    try:
+        require_packages([cluster.cloud for cluster in settings.clusters.values()])
+    except SettingsError as error:
+        problems |= {problem.reason: problem for problem in error.problems}
     if problems:
         yield "Correct first, since the file is refused until then:"
         yield from (f"  {problem.key}: {problem.reason}; {problem.fix}" for problem in problems.values())

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from slipway.infra.accelerators import accelerators
+from slipway.infra.clouds import registry
 from slipway.infra.clouds.aws.catalogue import regions as aws_regions
 from slipway.infra.clouds.gcp.catalogue import regions as gcp_regions
 from slipway.infra.pipelines.discovery import pipeline_names
@@ -314,6 +315,15 @@ def test_a_parameter_without_a_description_has_none_made_of_its_name(tmp_path: P
     made = str(drafted("gcp", USES=str(written(tmp_path / "days"))).files)
     assert "# seed: 1\n" in made
     assert "# seed\n" not in made
+
+
+@pytest.mark.parametrize(("cloud", "extra"), [("gcp", "gcp"), ("aws", "aws"), ("existing", None)])
+def test_a_provider_that_is_not_installed_is_told_before_the_next_command_is_refused(
+    cloud: str, extra: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    said = "\n".join(drafted(cloud).said)
+    assert (f"slipway-ml[{extra}]" in said) is bool(extra)
 
 
 def test_a_lock_file_that_is_not_there_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
