@@ -97,7 +97,11 @@ class Demo:
                 self.console.print(Text(f"  {printable(page.title):<{width}}  ") + link, soft_wrap=True)
         table = Table.grid(padding=(0, 2, 0, 0))
         for app in apps:
-            where = ", ".join(f"{name} {LOOPBACK}:{app.ports[port]}" for name, port in app.spec.ports.items())
+            where = ", ".join(
+                f"{name} {LOOPBACK}:{app.ports[port]}"
+                + ("" if app.ports[port] == port else f" in place of {port}, which is not to be had here")
+                for name, port in app.spec.ports.items()
+            )
             table.add_row(Text(f"  {app.record.name}", "dim"), Text(where, "dim"))
         self.console.print(table)
         wait = "Ctrl-C ends them all" if self.seconds is None else f"They end after {self.seconds:g} s"

@@ -84,6 +84,7 @@ def test_an_app_that_crashes_is_said_and_started_again_at_the_same_address(
     demo.until(lambda: "page: ready again after" in demo.text)
     assert "page: container 'main' exited with 7 (Error); starting again" in demo.text
     assert read(url) == "seven"
+    assert f" in place of {demo.port}" not in demo.text
     demo.process.terminate()
     demo.until(lambda: "Ends the apps" in demo.text)
     demo.process.terminate()
@@ -97,6 +98,7 @@ def test_a_port_that_is_taken_is_left_to_whoever_has_it(start: Callable[..., Run
         demo = start(other.getsockname()[1])
         url = demo.url
         assert f":{demo.port}/" not in url
+        assert f" in place of {demo.port}" in demo.text
         assert read(url) == "seven"
 
 
