@@ -8,6 +8,7 @@ from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.places import PROJECT
 from slipway.infra.schema.requirement_files import REQUIREMENTS
 from slipway.infra.schema.uv import BY_DIGESTS, FOR_ALL_PLATFORMS, UvError, compile_pins
+from slipway.infra.terminal import new_console
 
 PACKAGES = "requirements.in"
 
@@ -27,4 +28,5 @@ def compile_lock(pipeline: str) -> Exit:
     except UvError as error:
         report_error(error)
         return Exit.FAILED
+    new_console().print(f"Wrote {folder}/{REQUIREMENTS}", markup=False, soft_wrap=True)
     return Exit.DONE
