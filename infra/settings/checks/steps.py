@@ -336,7 +336,7 @@ def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> 
     fix = did_you_mean(pool, pools, f"write {listed(pools)}" if pools else "declare it")
     own = next((name for name, cluster in reading.draft.clusters.items() if not cluster.other_stack), None)
     if pool and pools and own:
-        fix += f"{'' if fix.endswith('?') else ';'} a new one is declared as `slipway:clusters.{own}.pools.{pool}`"
+        fix += f"{' A' if fix.endswith('?') else '; a'} new one is declared as `slipway:clusters.{own}.pools.{pool}`"
     return Finding(
         named,
         pool or None,
