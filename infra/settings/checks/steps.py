@@ -334,9 +334,10 @@ def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> 
     if pool and others:
         reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
     fix = did_you_mean(pool, pools, f"write {listed(pools)}" if pools else "declare it")
-    own = next((name for name, cluster in reading.draft.clusters.items() if not cluster.other_stack), None)
-    if pool and pools and own:
-        fix += f"{' A' if fix.endswith('?') else '; a'} new one is declared as `slipway:clusters.{own}.pools.{pool}`"
+    home = next((name for name, cluster in reading.draft.clusters.items() if not cluster.other_stack), None)
+    if pool and pools and home:
+        new = f"new one is declared as `slipway:clusters.{home}.pools.{pool}`"
+        fix += f"{' A' if fix.endswith('?') else '; a'} {new}"
     return Finding(
         named,
         pool or None,
