@@ -272,8 +272,17 @@ POD_FIELDS = {
 """Environment variables that pods of steps have, and the field of the pod that each of them is. Where a list has a
 name twice, the API server answers a server-side apply with HTTP 500 (Kubernetes 1.37.2, seen November 2026)."""
 
-OF_STEPS = {*POD_FIELDS, "JOB_COMPLETION_INDEX"}
-"""The variables that nobody else sets in pods of steps: the Job controller adds no index where it finds one."""
+INDEX = "JOB_COMPLETION_INDEX"
+"""The variable with the index of a pod in an Indexed Job, which the Job controller sets
+(kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+
+
+def variables_of_steps(*, several: bool) -> set[str]:
+    """The variables that nobody else sets in pods of steps; where a step has ``several``, the index of each too.
+
+    The Job controller adds no index where it finds one.
+    """
+    return {*POD_FIELDS, *([INDEX] if several else [])}
 
 
 def environment_findings(

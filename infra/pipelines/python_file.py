@@ -314,7 +314,8 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
         everywhere = (*everywhere, *step.search.parameters)
     words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
     yield from pods.misfits(words, {*step.inputs, *step.folders, *step.data}, everywhere)
-    for name in sorted({*step.environment, *step.secrets} & pods.OF_STEPS):
+    several = bool(step.items or step.nodes or step.search)
+    for name in sorted({*step.environment, *step.secrets} & pods.variables_of_steps(several=several)):
         yield f"sets `{name}`, which its pods have with a value of their own"
     for name in sorted({*step.data} & {*step.inputs, *step.folders}):
         yield f"has `{name}` as data and as an input or a folder"

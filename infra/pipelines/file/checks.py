@@ -33,12 +33,12 @@ from slipway.infra.pipelines.file.shape import Parameter, PipelineFile, Pipeline
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
 from slipway.infra.pipelines.notebook_step import notebook_findings
 from slipway.infra.pipelines.pods import (
-    OF_STEPS,
     SUBSTITUTE,
     build_findings,
     environment_findings,
     path_findings,
     url_findings,
+    variables_of_steps,
 )
 from slipway.infra.pipelines.python_file import circle_of
 from slipway.infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
@@ -64,7 +64,8 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared, readers.get(name, []))
         yield from _program(at, step, declared)
-        yield from environment_findings(at, step.environment, step.secrets, OF_STEPS)
+        taken = variables_of_steps(several=bool(step.items or step.nodes or step.search))
+        yield from environment_findings(at, step.environment, step.secrets, taken)
         yield from path_findings((*at, "code"), step.code, folder=True)
         yield from path_findings((*at, "requirements"), step.requirements)
         for index, pattern in enumerate(step.files):
