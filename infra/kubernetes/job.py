@@ -285,8 +285,8 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
         # deadline. Pulumi sees a Job's failure by two reasons alone, `BackoffLimitExceeded` and `DeadlineExceeded`
         # (provider/pkg/await/checker/job of pulumi-kubernetes 4.32.0). A `FailJob` rule and `backoffLimitPerIndex`
         # fail a Job for others (`PodFailurePolicy`, `FailedIndexes`, `MaxFailedIndexesExceeded`), and would leave
-        # it waiting for its time-out. With both limits the first one decides: it is looked at before the indexes
-        # (syncJob in pkg/controller/job/job_controller.go, Kubernetes 1.37.2).
+        # it waiting for ever: events begin its time-out anew, and there is one a minute. With both, the first
+        # decides: it is looked at before the indexes (syncJob in pkg/controller/job/job_controller.go, 1.37.2).
         backoff_limit=0,
         # Each pod that is lost doubles the wait for the next ones, ignored ones too: eight that are lost together
         # would wait for ten minutes. With this each index waits by its own losses, 10, 20, 40 s, however many are
