@@ -169,10 +169,13 @@ _WRAPPERS = re.compile(r"(?:[\w.]+\.)?(?:ChildFailedError|CalledProcessError|Sys
 
 _ERROR = re.compile(
     r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b|\[E\d{4} |"
-    r"F\d{4} |(?i:(?:fatal|panic|(?:\w+ )?error)(?: error)?\b)[:!]|"
+    r"F\d{4} |(?i:(?:fatal|panic|(?:\w+ )?error)(?: error)?\b)[:!]|[\w./-]+: error: |"
     r"terminate called|.*\b(?:Segmentation fault|Bus error|Illegal instruction)\b|.*: (?:command )?not found$"
 )
 """The lines in which programs say why they fail."""
+
+_SCRIPT = re.compile(r"error: (?:[\w-]+\.[\w-]+: error: )?(?P<words>line \d+ of the script failed with \d+)")
+"""What the shell of a step's script says after a program of it failed: which one, and not why."""
 
 _OWN = re.compile(r"error: (?:[\w-]+\.[\w-]+: )?(?P<words>.*) \(exit code \d+\)$")
 _NOT_OF_PROGRAM = re.compile(r"(?:note|warning): |Use: |.*; what it wrote is above \(exit code \d+\)$")
@@ -218,10 +221,13 @@ def explain(log: str, ended: str = "", **names: str) -> Failure:
     """
     lines = [_PREFIX.sub("", line.rstrip()) for line in log.splitlines()]
     lines = [line for line in lines if line.strip() and not _NOT_OF_PROGRAM.match(line)]
+    of_script = [match["words"] for line in lines if (match := _SCRIPT.match(line))]
+    lines = [line for line in lines if not _SCRIPT.match(line)]
     raised = [start for start, line in enumerate(lines) if line.endswith(_TRACEBACK) and not _wraps(lines, start)]
     said = [match["words"] for line in lines[-1:] if (match := _OWN.match(line))]
     errors = [line for line in lines[-_READ:] if _ERROR.match(line) and not _WRAPPERS.match(line)]
-    line = next(filter(None, [*said, *(_raised(lines, start) for start in raised[-1:]), *errors[-1:]]), "")
+    raises = [_raised(lines, start) for start in raised[-1:]]
+    line = next(filter(None, [*said, *raises, *errors[-1:], *of_script[-1:]]), "")
     first = min([*raised[-1:], max(len(lines) - _READ, 0)])
     cause = known("\n".join(lines[first:]), **names)
     cause = cause if cause.says else known(ended, **names)

@@ -25,6 +25,8 @@ WATCHDOG = (
     "timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE) ran for 600043 milliseconds before timing out."
 )
 
+IN_SCRIPT = "line 2 of the script failed with 2"
+
 
 @pytest.mark.parametrize(
     ("log", "line"),
@@ -38,6 +40,13 @@ WATCHDOG = (
         ("Epoch 3\nFatal error: cannot open data.csv\nbye", "Fatal error: cannot open data.csv"),
         ("bash: line 1: pyhton: command not found", "bash: line 1: pyhton: command not found"),
         (WATCHDOG, WATCHDOG.partition(":")[2]),
+        (
+            f"usage: fit.py [-h]\nfit.py: error: unrecognized arguments: --mdoel\nerror: {IN_SCRIPT}\n"
+            f"error: p.fit: error: {IN_SCRIPT} (exit code 2)",
+            "fit.py: error: unrecognized arguments: --mdoel",
+        ),
+        (f"{TRACE}ValueError: bad\nerror: {IN_SCRIPT}", "ValueError: bad"),
+        (f"Epoch 3\nerror: {IN_SCRIPT}", IN_SCRIPT),
         ("Epoch 3, error 0.12\nUse: CPU 1.00 cores", ""),
         ("", ""),
     ],

@@ -385,6 +385,7 @@ def test_a_wrong_command_line_is_refused(
     ("days", "pattern", "message"),
     [
         ({}, "*.csv", "no file among the files of the result in"),
+        ({"a": "", "b": ""}, "*.tsv", "days/a.csv, days/b.csv: correct `items.files`"),
         ({"a": "", "a.csv": ""}, "*", "2 files have the name 'a'"),
         ({"items.json": ""}, "*", "'items.json' cannot be the name of an item"),
         ({"a\nb": ""}, "*", "cannot be the name of an item: it has characters that cannot be shown"),
