@@ -289,8 +289,8 @@ def _refuse(pattern: str, source: Path | None, items: Sequence[Item]) -> None:
         where = f"among the files of the result in {source}" if source else "there"
         names = sorted(load_manifest(source).files) if source else []
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        there = f"; it has {', '.join(names[:_SHOWN])}{more}: correct `items.files`" if names else ""
-        raise StepError(BAD_INPUT, f"--items {pattern}: no file {where} has such a name{there}")
+        published = f"; it has {', '.join(names[:_SHOWN])}{more}: correct `items.files`" if names else ""
+        raise StepError(BAD_INPUT, f"--items {pattern}: no file {where} has such a name{published}")
     wrong = []
     for name, count in Counter(item.name for item in items).items():
         if count > 1:
