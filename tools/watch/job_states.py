@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
 from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
+from slipway.offline.evaluated.backoff import wait_after
 from slipway.offline.evaluated.scheduling import amount
 from slipway.tools.watch.observed import (
     LONG_AGO,
@@ -426,11 +427,6 @@ def _retry_reason(state: StepState, job: Properties) -> Reason:
     return replace(seen("retry", why=why, when=_next_pod(state, job)), fix=fix)
 
 
-BACKOFF, LONGEST_BACKOFF = 10, 600
-"""Seconds before the pod after a failed one, twice as many after each further one, and the most of them
-(pkg/controller/job/job_controller.go, Kubernetes 1.37.2)."""
-
-
 def _next_pod(state: StepState, job: Properties) -> str:
     """When the Job controller makes the next pod: it counts lost pods too, of each index or of all together."""
     failed = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.ended]
@@ -439,9 +435,9 @@ def _next_pod(state: StepState, job: Properties) -> str:
         return "after a wait that grows from 10 s to ten minutes"
     by_index = at(job, "spec", "backoffLimitPerIndex") is not None
     lost = sum(not by_index or pod.index == last.index for pod in failed)
-    wait = min(BACKOFF * 2 ** (lost - 1), LONGEST_BACKOFF)
+    wait = wait_after(lost)
     comes = last.ended + timedelta(seconds=wait)
-    return f"at {comes.astimezone():%H:%M:%S}, {wait} s after the last one ended"
+    return f"at {comes.astimezone():%H:%M:%S}, {wait:.0f} s after the last one ended"
 
 
 def _creation_problem(events: Sequence[Event]) -> Reason:

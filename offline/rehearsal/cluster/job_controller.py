@@ -15,6 +15,7 @@ from slipway.infra.review.stack import Properties, Resource, items, mapping, map
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 from slipway.infra.schema.quantities import seconds
 from slipway.offline.engine.provider_outputs import namespace_of, object_name
+from slipway.offline.evaluated.backoff import BACKOFF, wait_after
 from slipway.offline.evaluated.scheduling import selector_picks
 from slipway.offline.rehearsal.cluster.cluster_objects import RefusedError, cluster_of
 from slipway.offline.rehearsal.cluster.kubelet import EVICTED, PodResult
@@ -40,11 +41,6 @@ JOB_KEYS = frozenset(
 REPLACED_BY = ("completions", "parallelism", "selector", "template")
 """Fields of a Job's spec whose change replaces it; all others are updated in place, and nothing runs again
 (pulumi-kubernetes, provider/pkg/provider/diff.go, seen November 2026)."""
-
-BACKOFF = 10.0
-LONGEST_BACKOFF = 600.0
-"""Seconds before the second pod after a failure, doubled for each further one up to the longest. Failures that a
-policy ignores count for it, too (pkg/controller/job/backoff_utils.go, Kubernetes 1.37.2)."""
 
 POLL = 0.1
 """Seconds between two looks at how long a pause is."""
@@ -361,18 +357,17 @@ class _Running:
             )
             pause = self._pause(lost)
             self.note(f"{who}{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
+            # Another index that fails meanwhile makes it longer.
             while (left := ended + self._pause(lost) / self.speed - time.monotonic()) > 0:
-                # Another index that fails meanwhile makes it longer.
-                self._pods.wait(min(left, POLL))
                 if self._pods.requested:
                     break
+                self._pods.wait(min(left, POLL))
             if self._pods.requested:
                 raise CancelledError
 
     def _pause(self, lost: int) -> float:
         """Seconds of a cluster between a pod of an index that ``lost`` so many and the next one."""
-        failures = self.lost if self.job.by_index is None else lost
-        return min(self.backoff * 2 ** max(failures - 1, 0), LONGEST_BACKOFF)
+        return wait_after(self.lost if self.job.by_index is None else lost, self.backoff)
 
     def _run_pod(self, number: int, index: int) -> PodResult:
         stop = LinkedStop(self._pods)
