@@ -30,6 +30,7 @@ from slipway.infra.kubernetes.pods.pod import (
     pod_security,
     python_environment,
     requests,
+    search_path,
     spread,
 )
 from slipway.infra.kubernetes.run import NO_CODE, TESTER, PodImage, Run, inside, pulled_with
@@ -312,6 +313,7 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
     declared = app.declared
     ingress = declared.placed_by.ingress
     command, *args = words(planned)
+    told = {name: word(value, planned) for name, value in declared.environment.items()}
     environment: dict[str, str] = {
         **python_environment(),
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
@@ -320,13 +322,13 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
             for connect in app.connects.values()
             if connect.start
         },
-        **{name: word(value, planned) for name, value in declared.environment.items()},
+        **told,
         **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
         **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }
-    if declared.requirements and "PYTHONPATH" in declared.environment:
-        environment["PYTHONPATH"] = f"{INSTALLED}:{environment['PYTHONPATH']}"
+    if declared.requirements:
+        environment["PYTHONPATH"] = search_path(told)
     return k8s.core.v1.ContainerArgs(
         name=app.name,
         image=app.image,

@@ -322,10 +322,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     if run.archive:
         mounts.append(mount("code", UNPACKED, read_only=True))
     if step.requirements:
-        declared_path = environment.get("PYTHONPATH", "")
-        environment["PYTHONPATH"] = (
-            pulumi.Output.concat(INSTALLED, ":", declared_path) if declared_path else INSTALLED
-        )
+        environment["PYTHONPATH"] = search_path(declared)
         mounts.append(mount("packages", INSTALLED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
@@ -508,6 +505,11 @@ def from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
     """The environment ``variable`` with what a Kubernetes Secret has under ``key``."""
     selector = k8s.core.v1.SecretKeySelectorArgs(name=secret, key=key)
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
+
+
+def search_path(declared: Mapping[str, str]) -> str:
+    """``PYTHONPATH`` where a lock file's packages are installed: these, then what ``declared`` variables add."""
+    return ":".join(filter(None, (INSTALLED, declared.get("PYTHONPATH"))))
 
 
 def each_once(*variables: k8s.core.v1.EnvVarArgs) -> list[k8s.core.v1.EnvVarArgs]:

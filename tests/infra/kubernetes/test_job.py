@@ -354,6 +354,16 @@ def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
     assert environment["PYTHONPATH"] == "/packages"
 
 
+def test_a_search_path_of_the_step_comes_after_the_installed_packages(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        locked, declared = Requirements("work/requirements.txt"), {"PYTHONPATH": "/opt/lib"}
+        return [step(platform(), requirements=locked, environment=declared)]
+
+    spec = pod(run(program_steps, root).one(JOB))
+    environment = {variable["name"]: variable.get("value") for variable in spec["containers"][0]["env"]}
+    assert environment["PYTHONPATH"] == "/packages:/opt/lib"
+
+
 def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
     def program_steps() -> list[Step]:
         here = platform()
