@@ -513,7 +513,7 @@ def search_path(declared: Mapping[str, str]) -> str:
 
 
 def each_once(*variables: k8s.core.v1.EnvVarArgs) -> list[k8s.core.v1.EnvVarArgs]:
-    """``variables``, of which the last of a name stands: `HOME` of `secrets` in place of ours."""
+    """``variables`` with each name once: the last one wins, such as a `HOME` from `secrets` over Slipway's."""
     return list({str(variable.name): variable for variable in variables}.values())
 
 

@@ -1,6 +1,6 @@
 """Refuses pods as the API server does: by the *restricted* Pod Security Standard and by quotas.
 
-A Job for whose pods a quota has no room waits until others have ended.
+A Job whose pods find no room in a quota waits until other Jobs have ended.
 """
 
 import contextlib
