@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from slipway.infra.platform import Resources
 from slipway.infra.schema import quantities
-from slipway.infra.schema.renamed import Renamed
+from slipway.infra.schema.renamed import Removed, Renamed
 
 WRONG_VALUE = "slipway_wrong_value"
 """Type of the errors that the values below raise; their context holds ``reason`` and ``fix``."""
@@ -29,6 +29,9 @@ class Model(BaseModel):
 
     renamed: ClassVar[Mapping[str, Renamed]] = {}
     """Its keys that had another name in an earlier release, by that name."""
+
+    removed: ClassVar[Mapping[str, Removed]] = {}
+    """The keys that it had in an earlier release, and what to write instead."""
 
 
 def refuse(reason: str, fix: str) -> PydanticCustomError:

@@ -1,8 +1,9 @@
-"""Keys with a new name: the old one works for one minor version, and says so.
+"""Keys of an earlier release: those with a new name, and those that are gone.
 
-A model names them in `Model.renamed`, whether it is a section of a stack file or of a ``pipeline.yaml``; reading
-a file moves the value to the new name (`slipway.infra.schema.repairs.repair`). What reads plain values before
-that has to know the old name itself.
+A model names them in `Model.renamed` and `Model.removed`, whether it is a section of a stack file or of a
+``pipeline.yaml``. An old name works for one minor version, and a warning says the new one: reading a file moves
+the value there (`slipway.infra.schema.repairs.repair`). What reads plain values before that has to know the old
+name itself. A removed key is refused; for one minor version the error says what to write instead.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,23 @@ class Renamed:
     def fix(self) -> str:
         """What to write instead."""
         return f"write `{self.to}`" if self.removed else f"write `{self.to}`; {self.until} refuses the old name"
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A key that is gone ``since`` a minor version, as `0.2`.
+
+    ``instead`` says what to write in its place, as the fix of a problem. The next minor version drops the entry: a
+    test asks for that. ``docs/removed.md`` says the same with an example.
+    """
+
+    instead: str
+    since: str = "0.1"
+
+    @property
+    def reason(self) -> str:
+        """Why the key is refused."""
+        return f"removed in {self.since}"
 
 
 def warning(key: str, reason: str, fix: str) -> str:

@@ -13,7 +13,7 @@ from typing_extensions import is_typeddict
 from slipway.infra.commands import page
 from slipway.infra.schema.base import WRONG_VALUE, Model
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
-from slipway.infra.schema.renamed import Renamed
+from slipway.infra.schema.renamed import Removed, Renamed
 
 KINDS = {
     "string_type": ("not text", "write it in quotes"),
@@ -61,7 +61,7 @@ def place_of(error: ErrorDetails, model: type[BaseModel]) -> Path:
 
 def misspelt_key(error: ErrorDetails, model: type[BaseModel]) -> str | None:
     """For an unknown key: the key of its section that it most likely means: misspelt, or another cloud's."""
-    if error["type"] != "extra_forbidden":
+    if error["type"] != "extra_forbidden" or removed_key(error, model):
         return None
     return other_name(error, model) or nearest(error["loc"][-1], _keys_beside(error["loc"], model))
 
@@ -78,6 +78,12 @@ def renamed_key(error: ErrorDetails, model: type[BaseModel]) -> Renamed | None:
     """For an unknown key: the new name of what was called so in an earlier release."""
     section = _model_at(error["loc"][:-1], model) if error["type"] == "extra_forbidden" else None
     return section.renamed.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
+
+
+def removed_key(error: ErrorDetails, model: type[BaseModel]) -> Removed | None:
+    """For an unknown key: what to write in place of one that an earlier release had."""
+    section = _model_at(error["loc"][:-1], model) if error["type"] == "extra_forbidden" else None
+    return section.removed.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
 
 
 def meant_tag(error: ErrorDetails, section: Mapping[Any, Any], model: type[BaseModel]) -> str | None:
@@ -168,6 +174,8 @@ def finding_of(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS
         fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
         if renamed := renamed_key(error, model):
             reason, fix = renamed.reason, renamed.fix
+        if removed := removed_key(error, model):
+            reason, fix = removed.reason, removed.instead
     elif kind == "missing":
         value, reason, fix = (
             None,

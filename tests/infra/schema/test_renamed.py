@@ -14,7 +14,7 @@ from slipway.infra.clouds.existing.settings import ExistingPool
 from slipway.infra.pipelines.file.shape import PipelineStep
 from slipway.infra.schema.base import Model
 from slipway.infra.schema.problems import Problem, SettingsError
-from slipway.infra.schema.renamed import Renamed
+from slipway.infra.schema.renamed import Removed, Renamed
 from slipway.infra.settings.loading import load
 from slipway.infra.version import FIRST, newest_release
 from slipway.offline.evaluation.__main__ import evaluate_stack
@@ -123,6 +123,21 @@ def test_a_preview_has_each_as_a_finding_and_not_as_a_remark_too(
     assert not [remark for remark in preview.remarks if "labels" in remark or "command" in remark]
 
 
+def test_a_removed_key_is_refused_with_what_to_write_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `cpus` is as near to `cpu` as a misspelling, and is none.
+    monkeypatch.setattr(ExistingPool, "removed", {"cpus": Removed("write `nodes`")})
+    monkeypatch.setattr(PipelineStep, "removed", {"runs": Removed("write two steps")})
+    pipeline = folder(tmp_path, {"run": "true", "runs": 2})
+    raw = changed(stack(pipeline), {f"{POOL}.cpus": 2})
+    raw["clusters"]["here"]["pools"]["cpu"]["selector"] = raw["clusters"]["here"]["pools"]["cpu"].pop("labels")
+    assert {key: problem.fix for key, problem in problems(raw).items()} == {
+        f"slipway:{POOL}.cpus": "write `nodes`",
+        f"{pipeline}/pipeline.yaml: steps.count.runs": "write two steps",
+    }
+
+
 def models(model: type[Model] = Model) -> Iterator[type[Model]]:
     yield model
     for below in model.__subclasses__():
@@ -138,3 +153,7 @@ def test_every_renamed_key_is_right_and_none_works_longer_than_it_should() -> No
             assert old not in model.model_fields, f"{model.__name__}: {old} is a key of it"
             works = (major, minor) < tuple(map(int, new.until.split(".")))
             assert works != new.removed, f"{model.__name__}: {old} should {'' if works else 'not '}work in {minor}"
+        for old, gone in model.removed.items():
+            assert old not in model.model_fields, f"{model.__name__}: {old} is a key of it"
+            since = tuple(map(int, gone.since.split(".")))
+            assert (major, minor) <= since, f"{model.__name__}: {old} is gone since {gone.since}: drop the entry"
