@@ -111,9 +111,6 @@ MOVER = "mover"
 IDLE_WATCH = "idle-watch"
 """What stands in front of an app's name in the names of what stops it while nobody uses it."""
 
-UNTIL = "until"
-"""The name of what ends what runs, once the last day of the stack is over."""
-
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
@@ -150,7 +147,6 @@ OWN_NAMES: Mapping[str, str] = {
     CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
     MOVER: "Jobs of that name move steps from one place to another",
     IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
-    UNTIL: "Jobs of that name end what runs, once the last day of a stack is over",
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
 }

@@ -20,13 +20,12 @@ from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.places import mover
 from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.kubernetes.results import Outputs
-from slipway.infra.kubernetes.schedules import until
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Platform
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
-from slipway.infra.stack import ended_stack, running_work, spent_budget
+from slipway.infra.stack import running_work, spent_budget
 from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
@@ -137,8 +136,6 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     declare_schedules(stack, jobs, workspaces, root)
     metrics = declare_metrics(stack, workspaces)
-    if settings.until is not None:
-        until.declare(settings.until, workspaces, jobs.values(), root, CPU_IMAGE)
 
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)
@@ -149,8 +146,6 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     if work is not None:
         # The SDK tells the engine of resources only once the program gives the event loop back.
         work.check()
-        last_days = [workspace.last_day for workspace in workspaces.values()]
-        ended_stack.check(last_days, work.state, preview=preview)
         spent_budget.check(spending, jobs, work.state, preview=preview)
         work.end_left()
     return DeclaredStack(settings, platforms, workspaces, jobs)

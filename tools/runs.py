@@ -24,7 +24,6 @@ from slipway.infra.kubernetes.labels import (
 )
 from slipway.infra.placed import CLUSTER_RUN
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
-from slipway.infra.settings import until
 from slipway.tools.clusters import AccessError, Clusters, explain
 from slipway.tools.watch.cli import WatchError, load_plan
 from slipway.tools.watch.logs import choose
@@ -318,22 +317,12 @@ def _is_suspended(job: Properties) -> bool:
 
 
 def act_on_runs(
-    stack: str,
-    kubeconfig: Path | None,
-    context: str,
-    act: Callable[[Namespace], Iterator[str]],
-    *,
-    starts: bool = False,
+    stack: str, kubeconfig: Path | None, context: str, act: Callable[[Namespace], Iterator[str]]
 ) -> Exit:
-    """Does ``act`` in each namespace of the stack with such Jobs, and prints its lines.
-
-    What ``starts`` something is refused once the last day of the stack is over.
-    """
+    """Does ``act`` in each namespace of the stack with such Jobs, and prints its lines."""
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         plan = load_plan(stack)
-        if starts and plan.until and until.days_left(plan.until) < 0:
-            raise RunError(f"{plan.reminder}: {until.FIX}")
         clusters = Clusters(stack, {place.name: place for place in plan.places}, kubeconfig, context or None)
         for cluster, namespace in runners(plan).items():
             for line in act(Namespace(clusters.server(cluster), namespace)):

@@ -38,10 +38,6 @@ IDLE_ANNOTATION = "slipway/idle"
 ConfigMap of `slipway.workloads.runtime.apps.idle.Notes`, ``holds`` what it holds in words, with the price, and
 ``start`` the words of `kubectl` that start it again; both may be empty."""
 
-UNTIL_ANNOTATION = "slipway/until"
-"""The annotation of what is scaled to no pod, or suspended, once the last day of the stack is over, with that day.
-Another day is a change of the object, by which an `up` starts it again."""
-
 LIMITS, LIMITS_FILE = "limits", "limits.json"
 """The ConfigMap of a namespace with prices and limits of a stack, and its file, as
 `slipway.workloads.runtime.usage.limits.Limits` reads it."""

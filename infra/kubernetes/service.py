@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
 from slipway.infra.kubernetes.cluster.network_policy import service_policies
-from slipway.infra.kubernetes.cluster.workspace import STATEFUL_SETS, Workspace
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import service_labels
 from slipway.infra.kubernetes.pods.pod import (
     TEMPORARY,
@@ -93,7 +93,7 @@ class PipelineService(pulumi.ComponentResource):
         image, set_name = workspace.images.get(service.image), _stateful_set_name(service)
         stateful_set = k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, set_name, workspace.last_day.cover(STATEFUL_SETS, set_name) or None),
+            metadata=_metadata(args, set_name),
             spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash), image),
             opts=wait_for(
                 on_cluster,
@@ -135,15 +135,12 @@ class PipelineService(pulumi.ComponentResource):
         self.register_outputs({"address": service.address})
 
 
-def _metadata(
-    args: PipelineServiceArgs, name: str, annotations: dict[str, str] | None = None
-) -> k8s.meta.v1.ObjectMetaArgs:
+def _metadata(args: PipelineServiceArgs, name: str) -> k8s.meta.v1.ObjectMetaArgs:
     service = args.service
     return k8s.meta.v1.ObjectMetaArgs(
         name=name,
         namespace=args.workspace.namespace,
         labels=service_labels(service.pipeline, service.name),
-        annotations=annotations,
     )
 
 

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
 from slipway.infra.clouds.registry import Cluster, Store
+from slipway.infra.commands import page
 from slipway.infra.pipelines.contract import PipelineSettings, PodSettings
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident
@@ -32,6 +33,7 @@ from slipway.infra.schema.base import (
 )
 from slipway.infra.schema.names import REFERENCE
 from slipway.infra.schema.paths import LocalPath, StorePath
+from slipway.infra.schema.renamed import Removed
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings.budget import Budget
@@ -44,7 +46,6 @@ from slipway.infra.settings.pipelines import (
     exposed,
     section_type,
 )
-from slipway.infra.settings.until import written_day
 
 # Which findings a stack lives with, and why.
 
@@ -60,7 +61,8 @@ Reason = Annotated[str, AfterValidator(_reason)]
 
 
 def _day(value: str) -> str:
-    day = written_day(value)
+    # The CLI hands over a day without quotes as its first second (Pulumi 3.260, seen November 2026).
+    day = value.removesuffix("T00:00:00Z")
     try:
         if date.fromisoformat(day).isoformat() == day:
             return day
@@ -386,6 +388,10 @@ class Rehearsal(Model):
 class Settings(Model):
     """One stack, as its file declares it."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "until": Removed(f"end the stack by `pulumi destroy` in a scheduled workflow; {page('ci.md')} has one")
+    }
+
     protect: bool = Field(
         default=False,
         description="One switch: deletion protection, Pulumi's protect, and no force_destroy on what holds data.",
@@ -420,14 +426,6 @@ class Settings(Model):
         default=None,
         description="What the nodes of runs may cost. Set for the first time, all Jobs start again, and find "
         "their results; later changes reach running pods within two minutes.",
-    )
-    until: Day | None = Field(
-        default=None,
-        description="Last day of the stack, for example `2026-12-24`. At 00:00 UTC of the day after, its apps, "
-        "services, schedules and Jobs are ended, and pools that can be empty become so. Nothing is deleted: "
-        "clusters, least numbers of nodes, disks, buckets, load balancers and what charts run cost as before, "
-        "until `pulumi destroy`; builds of images run on until their time limit. `pulumi up` is refused from then "
-        "on, also where the day is taken out, and with a later day starts everything again.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],

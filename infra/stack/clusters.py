@@ -143,8 +143,6 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
             held.append(Resident("proxy", cheapest, [PROXY] * pods_of_proxy(app), (), app.pipeline, app.name))
         if app.platform == platform and app.declared.idle:
             held.append(Resident("runner", cheapest, [RUNNER], (), app.pipeline, app.name))
-    if settings.until is not None:
-        held.append(Resident("runner", cheapest, [RUNNER]))
     for name, pipeline in settings.pipelines.items():
         if pipeline.schedule and stack.steps[name][0].platform == platform:
             held.append(Resident("runner", cheapest, [RUNNER], (), name))
@@ -206,7 +204,6 @@ def declare_workspaces(
                 measured=_measure(settings, platform),
                 images=images,
                 pull=pull,
-                until=settings.until,
             ),
         )
         for name, platform in stack.platforms.items()

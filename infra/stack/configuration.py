@@ -8,18 +8,15 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
-from slipway.infra import pulumi_cli
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.clouds.other_stack.platforms import outputs_of
 from slipway.infra.clouds.registry import CLOUDS, require_packages
 from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.placement import shipping
-from slipway.infra.schema.names import UNREAD
 from slipway.infra.schema.problems import PREFIX, Problem, SettingsError
 from slipway.infra.schema.renamed import warning
 from slipway.infra.schema.secret_values import protected
-from slipway.infra.settings import until
 from slipway.infra.settings.loading import clouds_of, load, pipelines_in
 from slipway.infra.settings.model import Settings
 from slipway.infra.settings.pipelines import folder
@@ -76,24 +73,9 @@ def checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
     for cloud in clouds:
         problems.extend(cloud.preflight_problems(settings and settings.request))
     problems.extend(problems_beside(raw, _configuration(), root))
-    problems.extend(_over(settings) if settings else ())
     if settings is None or problems:
         raise SettingsError(problems)
     return settings, clouds
-
-
-def _over(settings: Settings) -> list[Problem]:
-    """The problem that an update would start again what was ended at the stack's last day.
-
-    Where nothing is brought up, it is a warning; for a preview, a policy says it, too.
-    """
-    if settings.until is None or until.days_left(settings.until) >= 0 or pulumi_cli.starts_nothing():
-        return []
-    reason = "the last day of the stack is over: what ran was ended, and an update would start it again"
-    if UNREAD.get():
-        pulumi.log.warn(f"{until.KEY}: {settings.until}: {reason}; {until.FIX}")
-        return []
-    return [Problem(until.KEY, settings.until, reason, until.FIX)]
 
 
 def _warn(renamed: Problem) -> None:

@@ -28,7 +28,6 @@ from slipway.offline.policies import (
     retention,
     security,
     services,
-    until,
 )
 from slipway.offline.policies import jobs as interconnects
 from slipway.offline.policies import jobs as limits
@@ -61,7 +60,6 @@ EVERYWHERE: Sequence[Policy] = (
     *interconnects.INTERCONNECT_POLICIES,
     *openings.POLICIES,
     *budget.POLICIES,
-    *until.POLICIES,
     *programs.POLICIES,
 )
 """The policies that hold on every cloud."""
@@ -72,7 +70,6 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *app_changes.APP_CHANGE_POLICIES,
     *retention.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
-    *until.CHANGE_POLICIES,
     *app_changes.OUTSIDE_FOLDER_POLICIES,
 )
 """The policies about an update."""

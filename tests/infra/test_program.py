@@ -7,21 +7,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
 
-from slipway.infra import pulumi_cli
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.infra.stack import running_work
 from slipway.infra.stack.configuration import configured
-from slipway.infra.stack.running_work import RefusedUpdateError
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
@@ -64,22 +60,6 @@ def test_it_returns_what_it_declared(preview: bool) -> None:
     assert set(declared.jobs) == {"store-gate-here", "mnist-prepare", "mnist-train", "mnist-predict"}
     names = {resource.inputs["metadata"]["name"] for resource in recording.of("kubernetes:batch/v1:Job")}
     assert {job.run.job_name for job in declared.jobs.values()} == names
-
-
-def test_what_the_last_day_ended_is_not_left_so_and_can_be_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    mnist = CONFIG["slipway:pipelines"]["mnist"]
-    with_app = changed(pipelines={"mnist": {**mnist, "apps": {"tensorboard": {"pool": "cpu"}}}})
-    metadata = {"name": "mnist-tensorboard", "annotations": {"slipway/until": "2020-01-01"}}
-    type_ = "kubernetes:apps/v1:Deployment"
-    urn = f"urn:pulumi:test::slipway::{type_}::mnist-tensorboard"
-    state = [{"urn": urn, "type": type_, "custom": True, "inputs": {"metadata": metadata}}]
-    monkeypatch.setattr(pulumi_cli, "deployment_of", lambda _: {"resources": state})
-    # Else our engine keeps it from reading anything.
-    monkeypatch.setattr(running_work, "UNREAD", ContextVar("unread", default=False))
-    with pytest.raises(RefusedUpdateError, match="mnist-tensorboard"):
-        run(with_app)
-    monkeypatch.setattr(pulumi_cli, "starts_nothing", lambda *_: True)
-    assert run(with_app).of(type_)
 
 
 def test_its_outputs_tell_how_to_reach_the_cluster_and_keep_the_kubeconfig_secret() -> None:

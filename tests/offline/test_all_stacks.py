@@ -17,7 +17,7 @@ from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.pipelines.discovery import supplements
-from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES, UNTIL
+from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.effects import Replacing
 from slipway.infra.review.stack import JOB, Stack
@@ -155,8 +155,8 @@ def test_pods_with_a_token_are_those_of_the_security_page(commented: Evaluations
         # Without the key the token is mounted.
         if spec.get("automountServiceAccountToken") is not False
     }
-    # No stack that ships has a pipeline that runs in its cluster, or a last day.
-    assert told - found == {CLUSTER_RUN, UNTIL}
+    # No stack that ships has a pipeline that runs in its cluster.
+    assert told - found == {CLUSTER_RUN}
     assert found <= told
 
 

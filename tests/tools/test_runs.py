@@ -11,11 +11,8 @@ import pytest
 import yaml
 
 from slipway.infra.api_server import ApiServer
-from slipway.infra.exits import Exit
 from slipway.infra.kubernetes import labels
-from slipway.tools import runs
 from slipway.tools.runs import Namespace, RunError
-from slipway.tools.watch.plan import Plan
 from slipway.workloads.runtime.usage.limits import MONTH, RUN, month_of
 from slipway.workloads.schedule.places import jobs
 from tests.support.servers.api_server import kubeconfig
@@ -303,12 +300,3 @@ def test_of_a_step_with_places_that_failed_what_failed_is_made_anew(moved: Api, 
     assert moved.suspended()["at-own"] is True
     # The next `up` declares the same attempt as the last one did, and so has nothing to do.
     assert moved.maps["train-mover-notes"]["data"] == {"about": "x", "state": "{}"}
-
-
-def test_nothing_goes_on_once_the_last_day_is_over(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = Plan("dev", [], [], until="2020-01-01", reminder="the last day is over")
-    monkeypatch.setattr(runs, "load_plan", lambda _: plan)
-    assert runs.act_on_runs("dev", None, "", Namespace.run, starts=True) == Exit.FAILED
-    assert "the last day is over" in capsys.readouterr().err

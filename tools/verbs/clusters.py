@@ -152,7 +152,7 @@ def run(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "")
     """Go on with a run that was stopped or failed; what is done is not run again."""
     from slipway.tools.runs import Namespace, act_on_runs
 
-    raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.run, starts=True))
+    raise typer.Exit(act_on_runs(stack, kubeconfig, context, Namespace.run))
 
 
 def stop(

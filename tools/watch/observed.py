@@ -1,6 +1,5 @@
 """What a namespace of a cluster has at one moment: Jobs, pods, events, Kueue's Workloads."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,9 +7,8 @@ from datetime import UTC, datetime
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
 from slipway.infra.kubernetes.labels import PART_OF
-from slipway.infra.placed import UNTIL
 from slipway.infra.platform import GPU_RESOURCE
-from slipway.infra.review.stack import Properties, at, mapping, mappings, strings, text, whole
+from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
 from slipway.tools.clusters import explain
 
 # Typed looks into the Kubernetes objects that a watch reads: Jobs, pods, events, conditions.
@@ -213,14 +211,6 @@ class Namespace:
             now,
             trouble,
         )
-
-    def ended(self) -> Properties:
-        """What was ended there once the last day of its stack was over; empty where nothing was.
-
-        Raises UnreachableError.
-        """
-        noted = self._ask(f"/api/v1/namespaces/{self.name}/configmaps/{UNTIL}", when_missing=SOON)
-        return mapping(json.loads(text(at(noted, "data", "ended")) or "{}"))
 
     def _list(self, root: str, kind: str, trouble: list[str] | None = None, **query: str) -> list[Properties]:
         """The objects of a kind. With ``trouble`` states can be told without them, less truly: who may not read

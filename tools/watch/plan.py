@@ -23,7 +23,6 @@ from slipway.offline.evaluated.paid import kept_after
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import Workload, gpus_of, section_of, workload_of
-from slipway.offline.policies.until import last_day, reminder
 from slipway.offline.preview.revisions import evaluate_trees
 from slipway.tools.clusters import Place
 from slipway.tools.watch.states import Cost, Nodes, PodState
@@ -75,8 +74,7 @@ class Plan:
     """``steps`` in the order of their declaration, ``places`` their clusters, ``namespaces`` by the cluster.
 
     ``instance`` is the value of the label that all objects of the stack have. ``idle_apps`` are looked at whether
-    anybody uses them. ``until`` is the last day of the stack (ISO 8601), empty where it has none; ``reminder``
-    says that it is near or over, and is empty otherwise.
+    anybody uses them.
     """
 
     stack: str
@@ -85,8 +83,6 @@ class Plan:
     namespaces: Mapping[str, str] = field(default_factory=dict[str, str])
     instance: str = ""
     idle_apps: Sequence[WatchedApp] = ()
-    until: str = ""
-    reminder: str = ""
 
 
 def evaluate(stack: str, root: Path) -> Stack:
@@ -122,8 +118,6 @@ def plan_of(stack: Stack) -> Plan:
         namespaces,
         min(instances, default=""),
         [app for app in watched_apps(stack) if app.cluster in namespaces],
-        last_day(stack),
-        reminder(stack),
     )
 
 

@@ -12,7 +12,7 @@ from slipway.infra.api_server import ApiServer, UnreadableError
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, RUNS_ANNOTATION
 from slipway.infra.placed import MOVER
 from slipway.infra.pulumi_cli import CliError
-from slipway.infra.review.stack import Properties, at, text, texts
+from slipway.infra.review.stack import Properties, at
 from slipway.tools.clusters import AccessError, Clusters, NotCreatedError, explain
 from slipway.tools.watch.apps import idle_app, waiting_apps
 from slipway.tools.watch.job_states import (
@@ -140,14 +140,12 @@ SILENT = 600
 
 @dataclass
 class _Cluster:
-    """What is remembered of a cluster: ``error`` is why it could not be read at the last look, and ``ended`` what
-    the last day of the stack has ended there."""
+    """What is remembered of a cluster: ``error`` is why it could not be read at the last look."""
 
     namespace: Namespace | None = None
     observed: Observed | None = None
     error: Exception | None = None
     again: datetime = LONG_AGO
-    ended: Properties = field(default_factory=dict[str, object])
 
 
 @dataclass
@@ -220,8 +218,6 @@ class Session:
             if cluster.namespace is None:
                 cluster.namespace = Namespace(self.clusters.server(name), self.plan.namespaces[name])
             cluster.observed, cluster.error = cluster.namespace.read(now), None
-            if self.plan.until:
-                cluster.ended = cluster.namespace.ended()
             yield from (f"cluster {name}: {line}" for line in cluster.observed.trouble)
         except (AccessError, UnreadableError) as error:
             cluster.error = error
@@ -363,12 +359,7 @@ class Session:
         return states, earlier
 
     def _alarms(self) -> Iterator[str]:
-        """That the stack ends or has ended, the scheduled runs that failed last, the services that do not come up,
-        and claims without a volume."""
-        for name, cluster in self._clusters.items():
-            if cluster.ended.get("until") == self.plan.until != "":
-                yield describe_end(name, cluster.ended)
-        yield from filter(None, [self.plan.reminder])
+        """The scheduled runs that failed last, the services that do not come up, and claims without a volume."""
         for cluster, observed in self._observations():
             yield from (f"{reason.says}. Fix: {reason.fix}" for reason in waiting_claims(observed).values())
             yield from failing_services([pod for pod in observed.pods if self._is_ours(pod)])
@@ -445,13 +436,6 @@ class Session:
             # Of a training on several nodes, the log of the first pod says whether the programs run.
             return replace(state, phase=Phase.MEETING, reason=Reason(progress.gathering))
         return state
-
-
-def describe_end(cluster: str, ended: Properties) -> str:
-    """What the last day of the stack has ended: ``cluster dev: ended by `until` at …: 2 apps, 1 job``."""
-    counts = [f"{len(texts(ended[kind]))} {kind}" for kind in ended if kind not in ("until", "at")]
-    what = ", ".join(count.removesuffix("s") if count.startswith("1 ") else count for count in counts)
-    return f"cluster {cluster}: ended by `until` at {text(ended.get('at'))}: {what or 'nothing ran'}"
 
 
 def describe_waste(idle: float, dollars: float | None) -> str:

@@ -32,7 +32,7 @@ from slipway.infra.kubernetes.cluster.network_policy import (
     rule,
     select,
 )
-from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, STATEFUL_SETS, Workspace
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.ingress.exposure import Exposure, expose
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
@@ -296,13 +296,13 @@ def _waits_for_devices(args: PipelineAppArgs) -> bool:
 def _pods(
     name: str, args: PipelineAppArgs, pod: k8s.core.v1.PodTemplateSpecArgs, opts: pulumi.ResourceOptions
 ) -> k8s.apps.v1.Deployment | k8s.apps.v1.StatefulSet:
-    app, last_day = args.planned.app, args.workspace.last_day
+    app = args.planned.app
     object_name = app.object_name
     selector = k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name))
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, object_name, {**_alone(args), **last_day.cover(STATEFUL_SETS, object_name)}),
+            metadata=_metadata(args, object_name, _alone(args)),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -311,12 +311,11 @@ def _pods(
     spare = 1 if app.spare else 0
     return k8s.apps.v1.Deployment(
         name,
-        metadata=_metadata(args, object_name, {**_alone(args), **last_day.cover(DEPLOYMENTS, object_name)}),
+        metadata=_metadata(args, object_name, _alone(args)),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
-            # that is stopped either. The autoscaler leaves one that was scaled to no pod so: an update with
-            # another last day has to say how many there are.
-            replicas=None if app.start or (placed_by.autoscale and not last_day.day) else placed_by.replicas,
+            # that is stopped either.
+            replicas=None if app.start or placed_by.autoscale else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(
                 type="RollingUpdate",

@@ -14,7 +14,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.apps.pod import TOKEN, token_secret_name
 from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.network_policy import allow_from, network_policy, peer, select
-from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import IDLE_ANNOTATION, TAKEN_OVER, app_labels, step_labels
 from slipway.infra.kubernetes.pods.pod import bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import plan
@@ -87,13 +87,9 @@ class IdleWatch(pulumi.ComponentResource):
                 name=args.called,
                 namespace=workspace.namespace,
                 labels=labels,
-                annotations={
-                    IDLE_ANNOTATION: _described(args),
-                    **workspace.last_day.cover(CRON_JOBS, args.called),
-                },
+                annotations={IDLE_ANNOTATION: _described(args)},
             ),
             spec=k8s.batch.v1.CronJobSpecArgs(
-                suspend=False if workspace.last_day.day else None,
                 schedule=EVERY,
                 concurrency_policy="Forbid",
                 # A look that came too late is made by the next one.

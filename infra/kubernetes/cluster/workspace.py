@@ -14,7 +14,7 @@ from slipway.infra.kubernetes.cluster.network_policy import (
     everywhere,
     network_policies,
 )
-from slipway.infra.kubernetes.labels import PART_OF, TAKEN_OVER, UNTIL_ANNOTATION
+from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.objects import wait_for
 from slipway.infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
@@ -173,30 +173,6 @@ class Admission:
     ready: Sequence[pulumi.Resource] = ()
 
 
-DEPLOYMENTS, STATEFUL_SETS, CRON_JOBS = "deployments", "statefulsets", "cronjobs"
-"""Kinds of objects that are ended, as the Kubernetes API names them."""
-
-
-@dataclass
-class LastDay:
-    """What is ended in a namespace once the ``day`` (ISO 8601) is over; None: nothing is.
-
-    ``names`` are those of the Deployments, StatefulSets and CronJobs that would be, by their kind.
-    """
-
-    day: str | None = None
-    names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-
-    def cover(self, kind: str, name: str) -> dict[str, str]:
-        """Adds an object to those that would be ended, and returns the annotations that it needs for that.
-
-        With them, an update with another day changes the object, and so sets what was ended as it is declared,
-        although something else has changed it since.
-        """
-        self.names.setdefault(kind, []).append(name)
-        return {} if self.day is None else {UNTIL_ANNOTATION: self.day, **TAKEN_OVER}
-
-
 @dataclass(frozen=True)
 class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
@@ -209,7 +185,7 @@ class WorkspaceArgs:
     the clock included.
     ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
     those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
-    that they are pulled with. ``until`` is the last day of the stack; None: it has none.
+    that they are pulled with.
     """
 
     platform: Platform
@@ -228,7 +204,6 @@ class WorkspaceArgs:
     jobs: int = 0
     images: Mapping[str, PodImage] = field(default_factory=dict[str, PodImage])
     pull: pulumi.Output[str] | None = None
-    until: str | None = None
 
 
 PULL_SECRET = "registry-pull"
@@ -248,8 +223,7 @@ class Workspace(pulumi.ComponentResource):
     Jobs, ``priorities`` are WorkloadPriorityClasses by a step's `priority`, and ``wait`` is how many seconds
     somebody waits for the admission of a Job. ``measured`` is what is measured of its pods; `scrapers` says of
     it who may read that. ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves
-    pods behind that the stack does not know is replaced with them. ``last_day`` gathers what is ended when the
-    stack is over.
+    pods behind that the stack does not know is replaced with them.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -264,7 +238,6 @@ class Workspace(pulumi.ComponentResource):
         self.images = args.images
         self.queue = args.queue
         self.measured = args.measured
-        self.last_day = LastDay(args.until)
         access = args.admission.access if args.admission else None
         self.priorities: Mapping[Priority, str] = access.priorities if access else {}
         self.wait = args.admission.wait if args.admission else 0

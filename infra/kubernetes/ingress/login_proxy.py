@@ -14,7 +14,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
-from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, Workspace
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import LOGIN, step_labels
 from slipway.infra.kubernetes.pods.pod import (
     TEMPORARY,
@@ -164,7 +164,6 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
             name=proxy_name(app),
             namespace=namespace,
             labels=labels,
-            annotations=args.workspace.last_day.cover(DEPLOYMENTS, proxy_name(app)) or None,
         ),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             replicas=pods_of_proxy(app),

@@ -16,7 +16,7 @@ from slipway.infra.kubernetes.cluster.network_policy import (
     peer,
     select,
 )
-from slipway.infra.kubernetes.cluster.workspace import DEPLOYMENTS, Measured, Workspace, scrapers
+from slipway.infra.kubernetes.cluster.workspace import Measured, Workspace, scrapers
 from slipway.infra.kubernetes.labels import PART_OF, service_labels
 from slipway.infra.kubernetes.pods.pod import (
     container_security,
@@ -229,7 +229,6 @@ def declare_exporter(
             name=object_name(service),
             namespace=workspace.namespace,
             labels=labels,
-            annotations=workspace.last_day.cover(DEPLOYMENTS, object_name(service)) or None,
         ),
         spec=k8s.apps.v1.DeploymentSpecArgs(
             replicas=1,

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.cluster.api_access import api_step, identity
-from slipway.infra.kubernetes.cluster.workspace import CRON_JOBS, Workspace
+from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
 from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
@@ -105,10 +105,8 @@ class PipelineSchedule(pulumi.ComponentResource):
                 name=called,
                 namespace=workspace.namespace,
                 labels=labels,
-                annotations=workspace.last_day.cover(CRON_JOBS, called) or None,
             ),
             spec=k8s.batch.v1.CronJobSpecArgs(
-                suspend=False if workspace.last_day.day else None,
                 schedule=args.cron,
                 time_zone=args.time_zone,
                 # The next run waits for its own time, and finds all items that came in between.

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from slipway.infra.kubernetes.labels import APP, NAME, PEOPLE
 from slipway.infra.pipelines import valkey
-from slipway.infra.placed import DATA, IDLE_WATCH, UNTIL
+from slipway.infra.placed import DATA, IDLE_WATCH
 from slipway.infra.review.stack import Properties, Resource, at, mapping, mappings, strings, text, texts
 from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET
@@ -215,7 +215,7 @@ def only_said(resources: Iterable[Resource]) -> list[str]:
 
 
 def _schedule(resource: Resource) -> str | None:
-    if strings(at(resource.inputs, "metadata", "labels")).get(NAME) in (IDLE_WATCH, UNTIL):
+    if strings(at(resource.inputs, "metadata", "labels")).get(NAME) == IDLE_WATCH:
         return None
     spec = mapping(resource.inputs.get("spec"))
     daily = _DAILY.fullmatch(str(spec.get("schedule")))

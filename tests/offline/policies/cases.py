@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 from slipway.infra.kubernetes.labels import (
@@ -18,8 +18,7 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.images import TAGS
 from slipway.infra.review.facts import Charge, Price, Seconds, Source
-from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack
-from slipway.infra.settings import until
+from slipway.infra.review.stack import UNKNOWN, Resource, Secret, Stack
 from slipway.offline.engine.provider_outputs import NOTICE
 from slipway.offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import (
@@ -410,14 +409,6 @@ def spending(hourly: float | None = 6.0, prices: Any = None, **budget: float) ->
     return replace(made, charges=[charge])
 
 
-def ending(days: int, *pools: NodePool, charge: float | None = None) -> Stack:
-    """A stack whose last day is so many days away, with pools, and with something that is billed at all times."""
-    day = (until.today() + timedelta(days=days)).isoformat()
-    made = stack(pools=[*pools], configuration={"slipway:until": day})
-    charges = [] if charge is None else [Charge("urn:cluster", "cluster", Price(charge, "hour", SOURCE))]
-    return replace(made, charges=charges)
-
-
 TRIPS: Mapping[str, Sequence[Stack]] = {
     "output-as-text": [stack(resource(JOB, "a", {"spec": {"a": [f"a {NOTICE}"]}}))],
     "refused-by-kubernetes": [stack(replace(resource(JOB, "a", {"spec": {}}), place="__main__.py:1"))],
@@ -425,9 +416,6 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     "budget-too-small": [spending(run=1.9), spending(month=1.9)],
     "budget-may-end-run": [spending(run=5), spending(month=5)],
     "budget-not-counted": [spending(prices={}, run=100)],
-    "until-over": [ending(-1)],
-    "until-soon": [ending(0), ending(9)],
-    "until-stays-billed": [ending(99, charge=0.1), ending(99, pool("cpu", min_nodes=1))],
     "gpu-pod-without-pool": [
         stack(job(gpu_pod(nodeSelector={"pool": "a100"}))),
         stack(job(gpu_pod(nodeSelector={})), pools=[pool("cpu")]),
@@ -687,9 +675,6 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "budget-too-small": [spending(run=2.5), spending(None, run=0.1), spending()],
     "budget-may-end-run": [spending(run=9), spending(run=1), spending(month=9)],
     "budget-not-counted": [spending(prices={"t4": {"dollars": 6.0}}, run=100), spending(prices={})],
-    "until-over": [ending(99), stack()],
-    "until-soon": [ending(15)],
-    "until-stays-billed": [ending(99, pool("cpu"))],
     "gpu-pod-without-pool": [
         stack(job(gpu_pod())),
         # Whose pools nobody knows.

@@ -550,26 +550,6 @@ def test_a_pool_whose_pods_no_budget_lets_go_cannot_be_updated(budget: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        ("2020-01-01", None, True),
-        ("2020-01-01", "2099-12-24", False),
-        ("2099-12-24", None, False),
-    ],
-)
-def test_a_last_day_that_is_over_is_not_taken_out(before: str, after: str | None, refused: bool) -> None:
-    def ending(day: str | None) -> Stack:
-        annotations = {"slipway/until": day} if day else {}
-        app = declared(SET, "page", {"metadata": {"name": "page", "annotations": annotations}})
-        return replace(stack(app), configuration={"slipway:until": day} if day else {})
-
-    findings, _ = update(ending(before), ending(after))
-    assert [finding.policy for finding in findings] == ["until-removed"] * refused
-    # An app that goes anyway needs nobody who starts it.
-    assert "until-removed" not in {finding.policy for finding in update(ending(before), stack())[0]}
-
-
-@pytest.mark.parametrize(
     ("tolerates", "keeps_patch", "refused"), [(False, False, True), (True, False, False), (False, True, False)]
 )
 def test_a_taint_is_not_taken_back_while_pods_need_it_gone(
@@ -605,7 +585,6 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
         "volume-out-of-reach": Harm.INTERRUPTION,
         "deletion-refused": Harm.REFUSAL,
         "update-refused": Harm.REFUSAL,
-        "until-removed": Harm.REFUSAL,
         "leaves-billed": Harm.COST,
         "not-comparable": None,
     }

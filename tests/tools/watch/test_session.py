@@ -350,18 +350,3 @@ def test_programs_of_several_nodes_that_wait_for_each_other_do_not_run(watched: 
     state = watched.step("mnist-train")
     assert state.phase is Phase.MEETING
     assert "pod 1 was lost (its connection broke)" in state.says
-
-
-def test_a_stack_that_ended_says_so_first(watched: Watched) -> None:
-    noted = {"until": "2026-11-20", "at": "2026-11-21T00:00:07Z", "apps": ["page"], "jobs": ["train", "predict"]}
-    path = "/api/v1/namespaces/slipway/configmaps/until"
-    watched.cluster.single[path] = {"data": {"about": "x", "ended": json.dumps(noted)}}
-    assert not watched.look().alarms
-    plan = replace(watched.session.plan, until="2026-11-20", reminder="it is over")
-    watched.session.plan = plan
-    ended, reminder = watched.look().alarms
-    assert "2026-11-21T00:00:07Z: 1 app, 2 jobs" in ended
-    assert reminder == "it is over"
-    # What an earlier day ended runs again.
-    watched.session.plan = replace(plan, until="2026-12-24", reminder="")
-    assert not watched.look().alarms
