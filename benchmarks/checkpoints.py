@@ -1,7 +1,7 @@
 """How much longer a step takes for its checkpoints: none, by the program into the store, and copied beside it.
 
 A program that computes for so many seconds, by sleeping, writes a checkpoint of 500 MB after each epoch; the store
-takes 20 MB/s (`benchmarks.slow_store`). The runner is the one of a pod. What one checkpoint adds is measured in
+takes 20 MB/s. The runner is the one of a pod. What one checkpoint adds is measured in
 epochs that are shorter than those of a long training; for one of these it is computed from that. Run as
 `python -m benchmarks.checkpoints`: some 7 minutes, on a machine that does nothing else.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from benchmarks.slow_store import environment
+ROOT = Path(__file__).resolve().parents[1]
 
 PROGRAM = """
 import os, pathlib, sys, time
@@ -43,6 +44,49 @@ WAYS = {
 }
 
 
+SITE = """
+import builtins, io, os, threading, time
+store, rate = os.environ["SLOW_STORE"] + "/", float(os.environ["SLOW_STORE_RATE"])
+opened, lock, ahead = io.open, threading.Lock(), 0.0
+
+class Slow:
+    def __init__(self, file):
+        self._file = file
+    def write(self, piece):
+        global ahead
+        written = self._file.write(piece)
+        with lock:
+            ahead = max(ahead, time.monotonic()) + written / rate
+            pause = ahead - time.monotonic()
+        time.sleep(max(pause, 0))
+        return written
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        self._file.close()
+
+def open_slowly(file, mode="r", *rest, **options):
+    handle = opened(file, mode, *rest, **options)
+    below = isinstance(file, (str, os.PathLike)) and os.path.abspath(os.fspath(file)).startswith(store)
+    return Slow(handle) if below and ("w" in mode or "a" in mode) else handle
+
+io.open = builtins.open = open_slowly
+"""
+"""It is no file system: in each Python process with this module, so in the runner of a step and in its program,
+files that are opened for writing below the store let `write` take its time, all at one rate."""
+
+
+def slowed(folder: Path, store: Path, rate: float) -> dict[str, str]:
+    """The environment of a process to which the store is slow: `rate` bytes a second."""
+    site = folder / "slow-store"
+    site.mkdir(parents=True, exist_ok=True)
+    (site / "sitecustomize.py").write_text(SITE)
+    python = os.pathsep.join([str(site), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": python, "SLOW_STORE": str(store), "SLOW_STORE_RATE": str(rate)}
+
+
 def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool) -> tuple[float, float, str]:
     """Seconds of the step, the most MB of memory that its runner held, and what the step printed."""
     output = folder / "store" / "out"
@@ -57,7 +101,7 @@ def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool)
     words = ["python3", "train.py", to, options.epochs, options.seconds, size]
     runner = [sys.executable, "-m", "slipway.workloads.runtime.steps.command"]
     command = [*runner, "--output", output, "--code", code, *flags, "--", *words]
-    slow = {**environment(folder, folder / "store", options.rate * 1e6), "TMPDIR": options.disk}
+    slow = {**slowed(folder, folder / "store", options.rate * 1e6), "TMPDIR": options.disk}
     began = time.monotonic()
     started = list(map(str, command))
     process = subprocess.Popen(started, env=slow, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

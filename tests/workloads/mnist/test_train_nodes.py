@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.stand_in_job import StandInJob
 from slipway.workloads.runtime.devices import VARIABLE as VIRTUAL
 from slipway.workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
 from slipway.workloads.runtime.nodes import collectives
 from slipway.workloads.runtime.store import MANIFEST, whole
 from tests.support.once import made_once
+from tests.support.stand_in_job import StandInJob
 from tests.workloads.processes import Together, addresses
 from tests.workloads.steps import only_error, run
 

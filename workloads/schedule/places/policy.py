@@ -1,6 +1,6 @@
 """At which of its places a step runs next: a function of the rules, of where it was, and of what is seen now.
 
-The same function decides in the cluster, in a rehearsal, and over traces of Spot nodes in `benchmarks/places`.
+The same function decides in the cluster and in a rehearsal.
 
 - Places have an order. One without nodes for `next_after` seconds is left for the next one, after the last one for
   the first. Where somebody says that a cloud has no such nodes now, that is not waited for, unless every other

@@ -24,7 +24,7 @@ from tests.support.rehearsing import (
     stack_file,
 )
 
-PROGRAM = ROOT / "benchmarks" / "node_kill_plain.py"
+PROGRAM = ROOT / "tests" / "support" / "node_sums.py"
 STEPS, SECONDS = 40, 0.1
 IMAGE = "registry.example.com/python@sha256:" + "0" * 64
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.stand_in_job import ROOT, StandInJob
 from slipway.workloads.runtime.exits import BAD_INPUT, INTERRUPTED
 from slipway.workloads.runtime.items.item_runner import ItemRunner
 from slipway.workloads.runtime.nodes.group import KILLED_AGAIN, NEIGHBOUR_FAILED, NODES_MISSING
@@ -27,11 +26,13 @@ from slipway.workloads.runtime.nodes.pod import Ending, NodeRunner
 from slipway.workloads.runtime.steps.outputs import NO_RESULT
 from slipway.workloads.runtime.steps.program import Program, Runner
 from slipway.workloads.runtime.store import check, publish, staging
+from tests.support.checkout import ROOT
+from tests.support.stand_in_job import StandInJob
 from tests.workloads.runtime.nodes import impatient
 
 Jobs = Callable[..., StandInJob]
 
-PLAIN = ROOT / "benchmarks" / "node_kill_plain.py"
+PLAIN = ROOT / "tests" / "support" / "node_sums.py"
 
 FOREVER = """
 import os, pathlib, time

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.stand_in_job import ROOT, StandInJob
 from slipway.workloads.runtime.nodes.group import NEIGHBOUR_FAILED
 from slipway.workloads.runtime.store import check
+from tests.support.checkout import ROOT
+from tests.support.stand_in_job import StandInJob
 
-PROGRAM = ROOT / "benchmarks" / "node_kill_tensorflow.py"
+PROGRAM = ROOT / "tests" / "support" / "node_training.py"
 STEPS = 8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -79,7 +80,6 @@ def test_the_error_of_one_worker_is_told_from_what_its_neighbour_makes_of_it(tra
     lines = PROGRAM.read_text().splitlines(keepends=True)
     at = next(index for index, line in enumerate(lines) if "features, targets = _batch(done)" in line)
     lines.insert(at, '        if done == 2 and rank == 1:\n            raise ValueError("shard 7 is malformed")\n')
-    lines = [line.replace("Path(__file__).resolve().parent", f"Path({str(PROGRAM.parent)!r})") for line in lines]
     program = tmp_path / "program.py"
     program.write_text("".join(lines))
     job = train("failing", program)

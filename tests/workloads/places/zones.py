@@ -1,20 +1,16 @@
-"""Zones of Spot nodes as traces have them, and a step that the policy of places moves among them.
+"""Zones of Spot nodes over time, and a step that the policy of places moves among them.
 
 Times are in seconds, money in hours of on-demand nodes. A request for nodes is granted at the first second at
-which a zone of the place has as many as the step needs; from then on they are paid, and after the time to start
-the program computes. A zone that has fewer takes all of them, and what was computed since the newest checkpoint is
-lost.
+which a zone of the place has them; from then on they are paid, and after the time to start the program computes.
+A zone that has none any more takes them, and what was computed since the newest checkpoint is lost.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from slipway.workloads.schedule.places.policy import GO, STOP, Look, Place, Rules, State, decide
 
@@ -22,78 +18,13 @@ SURE = "on demand"
 """The zone of nodes that are always there."""
 
 
-@dataclass(frozen=True)
-class Traces:
-    """How many nodes zones had, a number for each tick of `gap` seconds. A trace that ends begins anew."""
-
-    name: str
-    gap: int
-    zones: dict[str, list[int]]
-
-    @property
-    def ticks(self) -> int:
-        """Ticks of the shortest zone: those after its end are left out."""
-        return min(len(counts) for counts in self.zones.values())
-
-    @property
-    def most(self) -> int:
-        """The most nodes that a zone ever had."""
-        return max(max(counts) for counts in self.zones.values())
-
-    def places(self) -> dict[str, list[str]]:
-        """Zones by region, or each zone by itself where all are of one region."""
-        regions: dict[str, list[str]] = {}
-        for zone in self.zones:
-            regions.setdefault(region_of(zone), []).append(zone)
-        return regions if len(regions) > 1 else {zone: [zone] for zone in self.zones}
-
-
-def region_of(zone: str) -> str:
-    """The region of a zone, as AWS (us-east-1a) and Google Cloud (us-east1-b) write them."""
-    name = zone.partition("_")[0]
-    return name.rpartition("-")[0] if name[-2] == "-" else name[:-1]
-
-
-def read_traces(paths: Sequence[Path]) -> list[Traces]:
-    """The traces of files in one of two forms: all zones as runs of [nodes, ticks], or a file for each zone with
-    its numbers as SkyPilot publishes them. Files of zones of one folder and kind of machine are one set.
-    """
-    sets: list[Traces] = []
-    folders: dict[tuple[str, str], Traces] = {}
-    for path in paths:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if "zones" in content:
-            zones = {
-                zone: [nodes for nodes, ticks in runs for _ in range(ticks)]
-                for zone, runs in content["zones"].items()
-            }
-            sets.append(Traces(path.stem, content["gap_seconds"], zones))
-            continue
-        zone, _, machine = path.stem.partition("_")
-        name = f"{path.parent.name} {machine}".strip()
-        known = folders.setdefault(
-            (str(path.parent), machine), Traces(name, int(content["metadata"]["gap_seconds"]), {})
-        )
-        known.zones[zone] = [int(nodes) for nodes in content["data"]]
-    sets += folders.values()
-    if empty := [traces.name for traces in sets if not traces.zones or not all(traces.zones.values())]:
-        raise ValueError(f"{', '.join(empty)}: no zones, or one without numbers")
-    return sets
-
-
 class World:
-    """Where and when a number of nodes is to be had, over traces."""
+    """When zones have nodes: a truth value for each tick of ``gap`` seconds, again and again."""
 
-    def __init__(self, traces: Traces, nodes: int) -> None:
-        self.traces, self.nodes = traces, nodes
-        self.length = traces.ticks * traces.gap
-        self._runs: dict[str, tuple[list[float], list[float]]] = {}
-        for zone, counts in traces.zones.items():
-            self._runs[zone] = _runs([count >= nodes for count in counts[: traces.ticks]], traces.gap)
-
-    def has(self, zone: str, at: float) -> bool:
-        """Whether the zone has the nodes at that time."""
-        return self.granted(zone, at) == at
+    def __init__(self, zones: Mapping[str, Sequence[bool]], gap: int) -> None:
+        ticks = min(len(has) for has in zones.values())
+        self.length = ticks * gap
+        self._runs = {zone: _runs(has[:ticks], gap) for zone, has in zones.items()}
 
     def granted(self, zone: str, at: float) -> float:
         """When the zone next has the nodes; endless where it never has."""
@@ -137,28 +68,25 @@ def _runs(has: Sequence[bool], gap: int) -> tuple[list[float], list[float]]:
 class Job:
     """What runs. `start` is the time from granted nodes to computing, `warm` that from nodes that a probe had, and
     pods are on nodes `image` seconds before the program computes. `stockout_after` seconds after a request without
-    nodes somebody says so. `spot` is the price of Spot nodes, of which on-demand ones cost 1.
+    nodes somebody says so.
     """
 
     work: float
     deadline: float
-    nodes: int = 1
     start: float = 600.0
     warm: float = 120.0
     image: float = 120.0
     interval: float = 900.0
     stockout_after: float = 120.0
-    spot: float = 0.3
     pause: float = 30.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: after how many seconds, what was paid, how often it moved and lost its nodes."""
+    """How a job ended: after how many seconds, what was paid, how often it lost its nodes."""
 
     seconds: float
     paid: float
-    moves: int
     evictions: int
 
 
@@ -186,7 +114,7 @@ class Moved:
         self.state = State.begin(rules, began)
         self.done = self.saved = self.paid = 0.0
         self.checkpoint = 0.0
-        self.moves = self.evictions = 0
+        self.evictions = 0
         self.nodes = self._ask(0, began)
         self.computes = self.nodes.granted + job.start
         self.probe: Nodes | None = None
@@ -197,7 +125,7 @@ class Moved:
             if (end := self._advance()) is not None:
                 self._give_back(self.nodes, end)
                 self._give_back(self.probe, end)
-                return Outcome(end - self.began, self.paid, self.moves, self.evictions)
+                return Outcome(end - self.began, self.paid, self.evictions)
             decision = decide(self.rules, self.state, self._look())
             if decision.what == STOP:
                 break
@@ -209,7 +137,7 @@ class Moved:
             self.now += self.job.pause
         self._give_back(self.nodes, self.now)
         self._give_back(self.probe, self.now)
-        return Outcome(math.inf, self.paid, self.moves, self.evictions)
+        return Outcome(math.inf, self.paid, self.evictions)
 
     def _ask(self, place: int, at: float) -> Nodes:
         granted, zone = self.world.first(self.zones[place], at)
@@ -257,7 +185,6 @@ class Moved:
         )
 
     def _go(self, place: int) -> None:
-        self.moves += 1
         self._give_back(self.nodes, self.now)
         probe, self.probe = self.probe, None
         if probe and probe.place == place and probe.granted <= self.now:

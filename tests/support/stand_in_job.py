@@ -15,11 +15,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.queue_kill_run import processes_with_mark
 from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.runtime.nodes.group import NEIGHBOUR_FAILED
+from tests.support.checkout import ROOT
+from tests.support.processes import processes_with_mark
 
-ROOT = Path(__file__).resolve().parents[1]
 IGNORED = {-signal.SIGKILL, -signal.SIGTERM, 137, 143, NEIGHBOUR_FAILED}
 BACK_AFTER = 0.3
 """Seconds until a pod has a successor."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.queue_kill_run import MODES, WITHOUT_QUEUE, plan
-from benchmarks.queue_kills import measure
+from tests.support.queue_kills import MODES, WITHOUT_QUEUE, measure, plan
 from tests.support.servers.valkey import valkey_program
 
 SEED = 206

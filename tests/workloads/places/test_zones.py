@@ -1,21 +1,14 @@
-"""What a step with places costs over traces, and that none misses a deadline that can be met."""
+"""A step with places whose zones have nodes at random times: no deadline that can be met is missed."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.places.plans import best_plan
-from benchmarks.places.skypilot import SkyNomad, UniformProgress, follow
-from benchmarks.places.world import SURE, Job, Moved, Traces, World, read_traces, rules_for
 from slipway.workloads.schedule.places.policy import Place
+from tests.workloads.places.zones import SURE, Job, Moved, World, rules_for
 
-ROOT = Path(__file__).resolve().parents[2]
 HOUR = 3600.0
 PLACES = [Place("a", 0.3, sure=False), Place("b", 0.3, sure=False), Place(SURE, 1.0, sure=True)]
 ZONES = ["x-1a", "x-2a"]
@@ -24,10 +17,10 @@ RUNS = st.lists(st.tuples(st.booleans(), st.integers(1, 30)), min_size=1, max_si
 
 def _world(*runs: list[tuple[bool, int]], gap: int = 300) -> World:
     zones = {
-        zone: [int(has) for has, ticks in of_zone for _ in range(ticks)]
+        zone: [has for has, ticks in of_zone for _ in range(ticks)]
         for zone, of_zone in zip(ZONES, runs, strict=True)
     }
-    return World(Traces("drawn", gap, zones), 1)
+    return World(zones, gap)
 
 
 @settings(max_examples=30, deadline=None)
@@ -73,49 +66,3 @@ def test_what_was_not_saved_is_lost_with_the_nodes() -> None:
     assert outcome.seconds == 2 * HOUR + 600 + 900
     assert outcome.evictions == 1
     assert outcome.paid == pytest.approx(0.3 * (HOUR + 600 + 900) / HOUR)
-
-
-@pytest.mark.parametrize("policy", [UniformProgress, SkyNomad])
-def test_published_policies_keep_their_deadline_too(policy: type[UniformProgress] | type[SkyNomad]) -> None:
-    world, job = _world([(True, 10), (False, 50)], [(False, 20), (True, 40)]), Job(6 * HOUR, 8 * HOUR)
-
-    outcome = follow(policy(ZONES), world, job, 0, 1e6)
-
-    assert outcome.seconds <= job.deadline
-    assert outcome.paid >= best_plan(world, job, ZONES, 0)
-
-
-def test_the_table_of_both_kinds_of_files(tmp_path: Path) -> None:
-    spot = tmp_path / "spot.json"
-    spot.write_text(json.dumps({"gap_seconds": 600, "zones": {"x-1a": [[1, 200]], "x-2a": [[0, 100], [1, 100]]}}))
-    for zone in ("x-1a", "x-2a"):
-        counts = {"metadata": {"gap_seconds": 600}, "data": [4, 4, 0, 2] * 40}
-        (tmp_path / f"{zone}_h100_8.json").write_text(json.dumps(counts))
-    files = sorted(map(str, tmp_path.glob("*.json")))
-    assert [(traces.name, traces.most) for traces in read_traces([Path(file) for file in files])] == [
-        ("spot", 1),
-        (f"{tmp_path.name} h100_8", 4),
-    ]
-
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.places",
-        *files,
-        "--starts",
-        "2",
-        "--hours",
-        "2",
-        "--nodes",
-        "1",
-        "4",
-    ]
-    done = subprocess.run(
-        [*command, "--output", str(tmp_path / "rows.json")], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert "spot: no jobs of 4 nodes" in done.stdout
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert all(row["to_best"] >= 1 for row in rows if row["late"] == 0)
-    assert not any(row["late"] for row in rows if row["policy"] == "places, deadline")

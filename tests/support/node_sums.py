@@ -24,7 +24,6 @@ def main(output: Path, steps: int, seconds: float) -> None:
     state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"done": 0, "value": ""}
     print(f"step {state['done']} of {steps}", flush=True)
     peers = _peers(rank, count)
-    record(rank, state["done"])
     while state["done"] < steps:
         time.sleep(seconds)
         done = state["done"]
@@ -34,16 +33,6 @@ def main(output: Path, steps: int, seconds: float) -> None:
             write(checkpoint, json.dumps(state).encode())
     if rank == 0:
         write(output / "value.json", json.dumps(state).encode())
-
-
-def record(rank: int, done: int) -> None:
-    """Say that this program is at work, and from which step on, in the file that `LOG_OF_STARTS` names."""
-    name = os.environ.get("LOG_OF_STARTS")
-    if name:
-        generation = int(os.environ["SLIPWAY_GENERATION"])
-        line = json.dumps({"rank": rank, "generation": generation, "from": done, "at": time.monotonic()})
-        with Path(name).open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
 
 
 def write(target: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """A training on several nodes by TensorFlow: a loop of its own under `MultiWorkerMirroredStrategy`.
 
 The chief writes weights, the optimizer's variables and the step after each step, and at the end the weights as
-numbers. Equal runs leave equal files. Arguments as those of `benchmarks.node_kill_plain`.
+numbers. Equal runs leave equal files. Arguments as those of `tests.support.node_sums`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import numpy as np
 import tensorflow as tf
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from node_kill_plain import record, write
 
 GLOBAL_BATCH = 32
 
@@ -71,16 +68,10 @@ def main(output: Path, steps: int, seconds: float) -> None:
         done += 1
         if rank == 0:
             _save(checkpoint, kept, done)
-        if done == 1 or not _began:
-            _began.append(True)
-            record(rank, done - 1)
         time.sleep(seconds)
     if rank == 0:
         weights = [variable.numpy().tolist() for variable in model.trainable_variables]
-        write(output / "value.json", json.dumps(weights).encode())
-
-
-_began: list[bool] = []
+        _write(output / "value.json", json.dumps(weights).encode())
 
 
 def _batch(step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +83,13 @@ def _batch(step: int) -> tuple[np.ndarray, np.ndarray]:
 def _save(checkpoint: Path, kept: list[tf.Variable], done: int) -> None:
     content = io.BytesIO()
     np.savez(content, done=done, **{f"v{index}": variable.numpy() for index, variable in enumerate(kept)})
-    write(checkpoint, content.getvalue())
+    _write(checkpoint, content.getvalue())
+
+
+def _write(target: Path, content: bytes) -> None:
+    temporary = target.with_name(f"{target.name}.new")
+    temporary.write_bytes(content)
+    temporary.replace(target)
 
 
 def _load(checkpoint: Path, kept: list[tf.Variable]) -> int:
