@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.charts import Chart
-from slipway.infra.platform import Backend, Claim, Store
+from slipway.infra.platform import Claim, Store
 
 
 def wait_for(
@@ -53,22 +53,6 @@ def image(reference: str) -> dict[str, str]:
     """An image as most charts take it in their values; a digest goes with the tag."""
     repository, _, tag = reference.partition(":")
     return {"repository": repository, "tag": tag}
-
-
-# What every Ingress says alike: the host, and the Service to which all of its paths lead.
-
-
-def rule(backend: Backend) -> k8s.networking.v1.IngressRuleArgs:
-    """All paths of the host of ``backend`` lead to its Service."""
-    service = k8s.networking.v1.IngressBackendArgs(
-        service=k8s.networking.v1.IngressServiceBackendArgs(
-            name=backend.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=backend.port)
-        )
-    )
-    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=service)
-    return k8s.networking.v1.IngressRuleArgs(
-        host=backend.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
-    )
 
 
 # The kubeconfig of a cluster whose users sign in with a program: never a token itself.

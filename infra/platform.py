@@ -7,7 +7,7 @@ Nothing that only one cloud has crosses it, so a pipeline never asks where it ru
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     # Plain facts about nodes are needed where nothing is declared, and the SDKs take longer than all the rest.
@@ -337,71 +337,15 @@ def dns_of(namespace: str, *ports: int) -> Egress:
 
 
 @dataclass(frozen=True)
-class Backend:
-    """An app, as an Ingress controller sees it.
-
-    ``name`` is the prefix of the logical names of its resources, ``object_name`` that of the names of its
-    Kubernetes objects, which have the ``labels``. People open ``path`` of ``host``. They reach ``port`` of
-    ``service``, which answers at the path ``probe`` while it is healthy; None: no path is known. ``proxied``: the
-    service is a proxy, which asks people to log in. ``secret`` is the client secret of the login, if it has one.
-    ``alone``: nobody waits until a pod answers behind the service.
-    """
-
-    name: str
-    object_name: str
-    namespace: str
-    labels: Mapping[str, str]
-    host: str
-    path: str
-    service: str
-    port: int
-    probe: str | None
-    proxied: bool
-    secret: "pulumi.Output[str] | None" = None
-    alone: bool = False
-
-    def metadata(self, word: str = "", annotations: "Mapping[str, pulumi.Input[str]] | None" = None) -> Any:
-        """That of a Kubernetes object of the app, as keywords; ``word`` stands behind its name."""
-        name = f"{self.object_name}-{word}" if word else self.object_name
-        metadata = {"name": name, "namespace": self.namespace, "labels": self.labels}
-        return {**metadata, **({"annotations": annotations} if annotations else {})}
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What an Ingress controller declared for an app.
-
-    ``leads_to`` is what the DNS record of the host has to have; an Ingress's ``status`` says it more exactly.
-    ``callback`` is the address that the identity provider has to know. ``certificate`` says where it comes from.
-    """
-
-    resources: "Sequence[pulumi.Resource]"
-    leads_to: "pulumi.Input[str]"
-    status: "pulumi.Output[Any] | None" = None
-    callback: str = ""
-    certificate: str = ""
-
-
-@dataclass(frozen=True)
 class IngressController:
-    """What people outside a cluster reach its apps through: a load balancer or a router.
+    """What carries out the Ingress objects of a class, through which people outside a cluster reach its apps.
 
-    ``open`` declares an Ingress, a Gateway or a Route for an app, with a certificate of the host. The controller
-    asks people to log in at the hosts ``asks``; at other hosts a proxy in the cluster does. It connects to pods
-    from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``outside``: it runs
-    outside the cluster, and so learns late of new pods. ``marks`` are labels of namespaces whose new pods become
-    ready only once it knows them. ``ready`` are the resources to wait for. It appends ``entries`` addresses to
-    `X-Forwarded-For` of every request, the visitor's first.
+    It connects to pods from addresses in ``networks``, or as a pod of ``namespace``.
     """
 
-    open: "Callable[[Backend, pulumi.ResourceOptions], Opened]"
-    asks: frozenset[str] = frozenset()
-    networks: Sequence[str] = ()
-    namespace: Mapping[str, str] = field(default_factory=dict[str, str])
-    outside: bool = False
-    marks: Mapping[str, str] = field(default_factory=dict[str, str])
-    ready: "Sequence[pulumi.Resource]" = ()
-    entries: int = 1
+    class_name: str
+    namespace: str | None
+    networks: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,18 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from slipway.infra.schema.base import Cidr, Model, refuse
+from slipway.infra.platform import IngressController
+from slipway.infra.schema.base import Cidr, ClusterSettings, Model, refuse
 from slipway.infra.schema.names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
+from slipway.infra.schema.renamed import Removed
 from slipway.infra.schema.secret_values import NAME_OF_SECRET
-
-Login = Literal["iap", "oidc", "cognito"]
-"""Who asks people who they are: Google's Identity-Aware Proxy, an OpenID Connect provider, or Amazon Cognito."""
-
-Certificate = Literal["managed", "acm", "secret", "issuer"]
-"""Where a certificate comes from: the cloud, a named one of AWS Certificate Manager, a Secret, or cert-manager."""
 
 ISSUERS = Path(__file__).parents[1] / "data" / "public-issuers.toml"
 
@@ -62,22 +58,6 @@ def _https(value: str) -> str:
 HttpsUrl = Annotated[str, AfterValidator(_https)]
 """An address by HTTPS."""
 
-MEMBER_KINDS = ("user", "group", "domain", "serviceAccount")
-
-
-def _member(value: str) -> str:
-    kind, _, name = value.partition(":")
-    example = "write `user:ada@example.org`, `group:team@example.org` or `domain:example.org`"
-    if value in {"allUsers", "allAuthenticatedUsers"}:
-        raise refuse("everybody in the world, so that the login keeps nobody out", example)
-    if kind not in MEMBER_KINDS or not re.fullmatch(r"[^\s@:]+(@[^\s@:]+)?", name):
-        raise refuse("no principal that can log in", example)
-    return value
-
-
-Member = Annotated[str, AfterValidator(_member)]
-"""A principal of Google Cloud that stands for people, or a service account."""
-
 
 def _domain(value: str) -> str:
     if value == "*":
@@ -115,49 +95,14 @@ SecretName = Annotated[str, AfterValidator(_name_of_secret)]
 """The name of one of `slipway:secrets`, so written that it cannot be the secret itself."""
 
 
-def _arn(service: str, resource: str, example: str) -> AfterValidator:
-    pattern = re.compile(rf"arn:[a-z-]+:{service}:(?P<region>[a-z0-9-]+):[0-9]{{12}}:{resource}/[\w.-]+")
-
-    def check(value: str) -> str:
-        if not pattern.fullmatch(value):
-            raise refuse("not the ARN of one", f"write `{example}`")
-        return value
-
-    return AfterValidator(check)
-
-
-CertificateArn = Annotated[
-    str, _arn("acm", "certificate", "arn:<partition>:acm:<region>:<account>:certificate/<id>")
-]
-UserPoolArn = Annotated[
-    str, _arn("cognito-idp", "userpool", "arn:<partition>:cognito-idp:<region>:<account>:userpool/<id>")
-]
-
-
-class OneOf(Model):
-    """A section of which exactly one of the keys in ``choices`` is there."""
-
-    choices: ClassVar[tuple[str, ...]]
-
-    @property
-    def chosen(self) -> tuple[str, ...]:
-        """Those of ``choices`` that are there."""
-        return tuple(choice for choice in self.choices if getattr(self, choice))
-
-
-class TlsSettings(OneOf):
+class TlsSettings(Model):
     """The certificate of an app's host, of which one key says where it comes from."""
 
-    choices: ClassVar[tuple[str, ...]] = ("managed", "certificate", "secret", "issuer")
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("managed", "certificate"),
+        Removed("write `issuer`, a ClusterIssuer of cert-manager, or `secret`, a Secret of the namespace"),
+    )
 
-    managed: bool = Field(
-        default=False,
-        description="The cloud issues and renews it for its load balancer; a router of OpenShift has one for its "
-        "own domain.",
-    )
-    certificate: CertificateArn | None = Field(
-        default=None, description="One that the cloud has already, in the cluster's region, by its ARN."
-    )
     secret: ObjectName | None = Field(
         default=None,
         description="A Secret of the type `kubernetes.io/tls`, which is in the namespace and somebody else's.",
@@ -166,35 +111,16 @@ class TlsSettings(OneOf):
         default=None, description="A ClusterIssuer of cert-manager, which issues and renews it."
     )
 
-    @cached_property
-    def kind(self) -> Certificate | None:
-        """Where it comes from; None where not exactly one key says so."""
-        kinds: dict[str, Certificate] = {"managed": "managed", "certificate": "acm", "secret": "secret"}
-        (one,) = self.chosen if len(self.chosen) == 1 else ("",)
-        return kinds.get(one, "issuer") if one else None
-
-
-class IapSettings(Model):
-    """Google's Identity-Aware Proxy."""
-
-    members: list[Member] = Field(
-        min_length=1,
-        description="Who gets in: `user:ada@example.org`, `group:team@example.org`, `domain:example.org`.",
-    )
-    client_id: Word | None = Field(
-        default=None,
-        description="An OAuth client of your own, for people outside of the project's organization; default: the "
-        "cloud's, for its people alone.",
-    )
-    client_secret: SecretName | None = Field(
-        default=None, description="Its secret, by the name that it has in `slipway:secrets`."
-    )
-
 
 class OidcSettings(Model):
-    """A provider that speaks OpenID Connect: Keycloak, Dex, Okta, Entra ID, Google, GitLab. With both domains and
-    groups, people get in who are of both.
+    """A provider that speaks OpenID Connect: Keycloak, Dex, Okta, Entra ID, Google, GitLab, Cognito. With both
+    domains and groups, people get in who are of both.
     """
+
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("authorization_endpoint", "token_endpoint", "user_info_endpoint"),
+        Removed("remove it: the proxy reads it from the issuer"),
+    )
 
     issuer: HttpsUrl = Field(description="The provider's issuer: `https://login.example.org/realms/ml`.")
     client_id: Word = Field(description="The client that the provider knows the app as.")
@@ -214,15 +140,6 @@ class OidcSettings(Model):
         description="Whoever the provider lets in gets in. Refused for providers at which anybody can have an "
         "account.",
     )
-    authorization_endpoint: HttpsUrl | None = Field(
-        default=None,
-        description="Of the provider's `/.well-known/openid-configuration`. With it, the next two and `everyone`, "
-        "a load balancer that can asks people itself; default: a proxy does.",
-    )
-    token_endpoint: HttpsUrl | None = Field(default=None, description="Where it gives tokens; likewise.")
-    user_info_endpoint: HttpsUrl | None = Field(
-        default=None, description="Where it says who somebody is; likewise."
-    )
 
     @property
     def limited(self) -> bool:
@@ -236,65 +153,20 @@ class OidcSettings(Model):
         place = self.issuer.lower().removeprefix("https://").rstrip("/")
         return next((why for issuer, why in public_issuers().items() if place in (issuer, f"{issuer}/v2.0")), None)
 
-    @property
-    def endpoints(self) -> bool:
-        """Whether it says all that a load balancer of AWS has to know of the provider."""
-        return bool(self.authorization_endpoint and self.token_endpoint and self.user_info_endpoint)
 
+class LoginSettings(Model):
+    """Who asks people who they are, and whom it lets in."""
 
-class CognitoSettings(Model):
-    """A user pool of Amazon Cognito. All of its users get in."""
-
-    user_pool: UserPoolArn = Field(description="The user pool, by its ARN.")
-    client_id: Word = Field(
-        description="The app client of the pool, which has a secret and the callback of the host."
-    )
-    domain: Word = Field(description="The pool's domain: its prefix, or the whole name where it is your own.")
-
-
-class LoginSettings(OneOf):
-    """Who asks people who they are, and whom it lets in. One of the keys has to be there."""
-
-    choices: ClassVar[tuple[str, ...]] = ("iap", "oidc", "cognito")
-
-    iap: IapSettings | None = Field(default=None, description="Identity-Aware Proxy, where the cloud has it.")
-    oidc: OidcSettings | None = Field(
-        default=None,
-        description="A provider that speaks OpenID Connect, which a proxy in the cluster asks; or a load balancer "
-        "that can.",
-    )
-    cognito: CognitoSettings | None = Field(
-        default=None, description="A user pool of Cognito, where the cloud has it."
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("iap", "cognito"),
+        Removed(
+            "write `oidc`, which a proxy in the cluster asks; the same people log in by their provider's issuer"
+        ),
     )
 
-    @cached_property
-    def kind(self) -> Login | None:
-        """Which it is; None where not exactly one key says so."""
-        kinds: dict[str, Login] = {"iap": "iap", "oidc": "oidc", "cognito": "cognito"}
-        (one,) = self.chosen if len(self.chosen) == 1 else ("",)
-        return kinds.get(one)
-
-    @property
-    def secret(self) -> str | None:
-        """The name in `slipway:secrets` of what it needs; None where it needs nothing."""
-        if self.oidc:
-            return self.oidc.client_secret
-        return self.iap.client_secret if self.iap else None
-
-    @property
-    def people(self) -> str:
-        """Who gets in, in words."""
-        if self.iap:
-            return ", ".join(self.iap.members)
-        if self.cognito:
-            return f"every user of {self.cognito.user_pool.rpartition('/')[2]}"
-        if self.oidc is None:
-            return "nobody"
-        domains = [f"everybody @{email_domain}" for email_domain in self.oidc.email_domains]
-        groups = [f"group {group}" for group in self.oidc.groups]
-        # With both, the proxy asks for both.
-        parts = [", ".join(words) for words in (domains, groups) if words]
-        return " who are of ".join(parts) or f"everybody with an account at {self.oidc.issuer}"
+    oidc: OidcSettings = Field(
+        description="A provider that speaks OpenID Connect, which a proxy in the cluster asks."
+    )
 
 
 class IngressSettings(Model):
@@ -302,16 +174,13 @@ class IngressSettings(Model):
 
     host: Host = Field(description="The host name at which people reach it: `digits.example.org`.")
     tls: TlsSettings = Field(
-        description="The certificate of the host, from one of `managed`, `certificate`, `secret` and `issuer`. No "
-        "app is opened without one."
+        description="The certificate of the host, from one of `secret` and `issuer`. No app is opened without one."
     )
-    login: LoginSettings = Field(
-        description="Who gets in, by one of `iap`, `oidc` and `cognito`. No app is opened without a login."
-    )
+    login: LoginSettings = Field(description="Who gets in. No app is opened without a login.")
 
 
 class ControllerSettings(Model):
-    """What carries out Ingress objects in a cluster that is already there."""
+    """What carries out Ingress objects in a cluster, and is none of the stack's."""
 
     class_name: ObjectName = Field(description="Its IngressClass by name: `traefik`, `haproxy`, `nginx`.")
     namespace: ObjectName | None = Field(
@@ -323,3 +192,18 @@ class ControllerSettings(Model):
         description="In place of `namespace`, where its pods use their nodes' network: the addresses that they "
         "connect from.",
     )
+
+
+class ReachableCluster(ClusterSettings):
+    """A cluster whose apps people may reach from outside."""
+
+    ingress: ControllerSettings | None = Field(
+        default=None,
+        description="What carries out Ingress objects, for apps that people reach from outside. Default: nothing.",
+    )
+
+    @property
+    def ingress_controller(self) -> IngressController | None:
+        """The same, as the cluster's platform has it."""
+        said = self.ingress
+        return IngressController(said.class_name, said.namespace, said.networks) if said else None

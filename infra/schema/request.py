@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from slipway.infra.platform import Data, Resources
 from slipway.infra.schema.base import ClusterSettings, StoreSettings, Team
-from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.problems import Finding, Path
 
@@ -37,19 +36,6 @@ class AppAccess:
     service_account: str
     folder: str | None = None
     at: Path = ()
-
-
-@dataclass(frozen=True)
-class Exposed:
-    """An app that people reach from outside the cluster, with the place of its ``ingress`` in the stack file.
-
-    ``name`` is unique in the stack, ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on.
-    """
-
-    name: str
-    pool: str
-    at: Path
-    ingress: IngressSettings
 
 
 @dataclass(frozen=True)
@@ -89,7 +75,7 @@ class Request:
     ``has_services`` says that a pipeline has a service, or an app that keeps data, or that Prometheus is installed
     where the cloud collects no metrics: each has a volume to itself.
     ``apps`` are the apps of pipelines that have the store mounted, ``team_apps`` those of the teams' stacks by the
-    team, with folders below the team's own, and ``exposed`` those that are open to people outside the cluster.
+    team, with folders below the team's own.
     ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
     are. ``app_volumes`` are those of apps that keep data. ``python_image`` is an image with Python, for what a
@@ -108,7 +94,6 @@ class Request:
     apps: Sequence[AppAccess] = ()
     has_dashboards: bool = False
     builds_on: str | None = None
-    exposed: Sequence[Exposed] = ()
     team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
     app_volumes: Sequence[AppVolume] = ()
     python_image: str = ""
@@ -126,10 +111,6 @@ class Request:
     def apps_on(self, cluster: str) -> Sequence[AppAccess]:
         """Those of ``apps`` whose pool is one of the cluster's."""
         return [app for app in self.apps if app.pool in self.pool_names.get(cluster, ())]
-
-    def exposed_on(self, cluster: str) -> Sequence[Exposed]:
-        """Those of ``exposed`` whose pool is one of the cluster's."""
-        return [app for app in self.exposed if app.pool in self.pool_names.get(cluster, ())]
 
     def inputs_on(self, cluster: str) -> Sequence[InputAccess]:
         """Those of ``inputs`` that steps on one of the cluster's pools read."""

@@ -97,8 +97,8 @@ OF_STACK = re.compile(r"slipway:(?:se(?!rvice)[a-z]*|(?!pipelines|clusters)\w+\.
 
 STORED = "a secret of the stack"
 
-OF_CLIENT = (".login.oidc.client_secret", ".login.iap.client_secret")
-"""Ends of the keys of a stack file that name one of `slipway:secrets`, the client's of a login."""
+OF_CLIENT = ".login.oidc.client_secret"
+"""End of the keys of a stack file that name one of `slipway:secrets`, the client's of a login."""
 
 SHORTEST = 4
 """Characters of the shortest secret that is looked for in texts; any shorter one is part of many words."""

@@ -43,7 +43,6 @@ from slipway.infra.settings.pipelines import (
     apps_of_teams,
     apps_with_store,
     bucket_inputs,
-    exposed,
     section_type,
 )
 
@@ -465,7 +464,6 @@ class Settings(Model):
             apps=apps_with_store(self.pipelines, pool_names),
             has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
             builds_on=self._builds_on,
-            exposed=exposed(self.pipelines),
             team_apps=apps_of_teams(self.teams),
             app_volumes=app_volumes(self.pipelines),
             python_image=CPU_IMAGE,

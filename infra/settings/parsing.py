@@ -42,7 +42,6 @@ from slipway.infra.settings.pipelines import (
     apps_of_teams,
     apps_with_store,
     bucket_inputs,
-    exposed,
 )
 
 
@@ -119,7 +118,6 @@ class Reading:
             has_services=any_services(draft.pipelines)
             or bool(draft.metrics and draft.metrics.installs_prometheus),
             apps=apps_with_store(draft.pipelines, pool_names),
-            exposed=exposed(draft.pipelines),
             team_apps=apps_of_teams(draft.teams),
             app_volumes=app_volumes(draft.pipelines),
             inputs=bucket_inputs(draft.pipelines),

@@ -26,8 +26,9 @@ from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.pipelines.places import PLACES, agent_account, mover_account, orders_folder
 from slipway.infra.platform_output import OUTPUT, VERSION, PlatformFacts, Resolve, UnreadableStackError
 from slipway.infra.schema.base import Team
+from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
-from slipway.infra.schema.request import AppAccess, AppVolume, Exposed, InputAccess
+from slipway.infra.schema.request import AppAccess, AppVolume, InputAccess
 
 # Clusters of other stacks: what the outputs of those stacks say of them takes its place in the settings.
 
@@ -412,6 +413,19 @@ def place_of(
     """Where the stack file places ``declared`` of the pipeline ``name``: at its section, or at the pipeline's."""
     places = (at for at, placed_by in placements(settings, (KEY, name)) if placed_by is declared.placed_by)
     return next(places, (KEY, name))
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """An app that people reach from outside the cluster, with the place of its ``ingress`` in the stack file.
+
+    ``name`` is unique in the stack, ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on.
+    """
+
+    name: str
+    pool: str
+    at: Path
+    ingress: IngressSettings
 
 
 def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:

@@ -29,7 +29,6 @@ from slipway.infra.kubernetes.image_builds.build import (
     bundle,
     named_registry,
 )
-from slipway.infra.kubernetes.ingress.exposure import proxied
 from slipway.infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from slipway.infra.kubernetes.ingress.login_proxy import pods_of_proxy
 from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
@@ -139,7 +138,7 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
     settings, cheapest = stack.settings, platform.cheapest_pool.name
     held = [resident for pool in platform.pools.values() for resident in residents_on(stack.residents, pool)]
     for app in stack.all_apps:
-        if app.platform == platform and proxied(app):
+        if app.platform == platform and app.declared.placed_by.ingress:
             held.append(Resident("proxy", cheapest, [PROXY] * pods_of_proxy(app), (), app.pipeline, app.name))
         if app.platform == platform and app.declared.idle:
             held.append(Resident("runner", cheapest, [RUNNER], (), app.pipeline, app.name))
@@ -174,7 +173,8 @@ def declare_workspaces(
     settings, apps = stack.settings, stack.all_apps
     pull = registry_login(settings, "pull_login") if images else None
     services = Counter(service.platform.name for service in stack.services)
-    app_pods = Counter(app.platform.name for app in [*apps, *filter(proxied, apps)])
+    with_proxy = [app for app in apps if app.declared.placed_by.ingress]
+    app_pods = Counter(app.platform.name for app in [*apps, *with_proxy])
     groups = Counter(
         platform.name for step in with_those_before(stack.all_steps) if step.nodes for platform in step.platforms
     )

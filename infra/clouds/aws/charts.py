@@ -1,13 +1,11 @@
-"""What Helm installs in EKS clusters: the Cluster Autoscaler, AWS's EFA plugin and load balancer controller.
+"""What Helm installs in EKS clusters: the Cluster Autoscaler, and AWS's EFA plugin.
 
 The Cluster Autoscaler is chosen over Karpenter because it scales the node groups that are declared here, so that
 what a preview shows is what there can be. Karpenter would add a queue for interruptions with its rules, and two
 custom resources per pool, and would still need a node group to run on. One more chart waits for disks' deletion.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +15,14 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.charts import charts
 from slipway.infra.clouds.aws.cluster import SYSTEM, EksCluster, system_identity
-from slipway.infra.clouds.aws.ingress import SERVICE_ACCOUNT as LOAD_BALANCER_SERVICE_ACCOUNT
-from slipway.infra.clouds.aws.ingress import asks, load_balancer
-from slipway.infra.clouds.aws.network import Network, subnet_blocks
 from slipway.infra.clouds.aws.nodes import POOL_LABEL, SCALE_DOWN_ARGUMENT
 from slipway.infra.clouds.aws.pools import interconnect, labels, scales, taints
-from slipway.infra.clouds.aws.roles import Condition, Statement, allow, node_group_name, pod_identity
+from slipway.infra.clouds.aws.roles import Statement, allow, node_group_name, pod_identity
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.objects import image, source
-from slipway.infra.platform import GPU_RESOURCE, IngressController
+from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.schema.names import fit
 from slipway.infra.schema.quantities import seconds
-from slipway.infra.schema.request import Exposed
 
 # The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
 
@@ -242,143 +236,6 @@ def values(key: str, pool: AwsPool) -> dict[str, Any]:
 
 def _after(cluster: EksCluster, key: str) -> Sequence[pulumi.Resource]:
     return [*cluster.ready, cluster.pools[key]]
-
-
-# The AWS Load Balancer Controller, which makes load balancers of Ingress objects, for apps that people reach.
-#
-# It is declared where an app has an `ingress`, and with it comes its IngressClass `alb`. Source of its names and
-# values: helm/ of github.com/kubernetes-sigs/aws-load-balancer-controller, read on 2026-11-22.
-
-
-CHART = "aws-load-balancer-controller"
-
-READINESS = "elbv2.k8s.aws/pod-readiness-gate-inject"
-"""The label of namespaces whose new pods are ready only once they are healthy targets: a rolling update else ends
-old pods before the load balancer knows new ones (docs/deploy/pod_readiness_gate.md of its repository, November
-2026)."""
-
-CLUSTER_TAG = "elbv2.k8s.aws/cluster"
-"""The tag, with the cluster's name, of every load balancer, listener, rule, target group and security group that
-the controller makes (pkg/deploy/tracking/provider.go of its repository; listeners and rules while the feature gate
-ListenerRulesTagging is on, which is the default)."""
-
-ELB = "elasticloadbalancing.amazonaws.com"
-
-ACTIONS: Mapping[str, Sequence[str]] = tomllib.loads(
-    (Path(__file__).parent / "data" / "load_balancer_actions.toml").read_text(encoding="utf-8")
-)
-"""What the controller may call: ``reads``; ``creations`` and ``changes`` are of Elastic Load Balancing."""
-
-
-GROUP_RULES = ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress")
-
-
-@dataclass(frozen=True)
-class LoadBalancersArgs:
-    """The cluster with its settings and its network; ``exposed`` are its apps that people reach."""
-
-    settings: AwsCluster
-    cluster: EksCluster
-    network: Network
-    exposed: Sequence[Exposed]
-
-
-def load_balancers(name: str, args: LoadBalancersArgs) -> IngressController:
-    """Declares the controller with its identity. Load balancers are in the public subnets, where no pod is."""
-    cluster, settings = args.cluster, args.settings
-    below = pulumi.ResourceOptions(parent=cluster)
-    identity = pod_identity(
-        f"{name}-load-balancers",
-        system_identity(cluster.addons, LOAD_BALANCER_SERVICE_ACCOUNT, statements=_load_balancer_statements(args)),
-        below,
-    )
-    release = _release(name, args, [*identity.ready, *cluster.ready, *args.network.ready])
-    networks = subnet_blocks(settings.network.vpc_cidr, len(settings.zones)).public
-    ingresses = {app.ingress.host: app.ingress for app in args.exposed}
-    return IngressController(
-        lambda backend, opts: load_balancer(backend, ingresses[backend.host], opts),
-        frozenset(host for host, ingress in ingresses.items() if asks(ingress.login)),
-        networks,
-        outside=True,
-        marks={READINESS: "enabled"},
-        ready=[release],
-    )
-
-
-def _load_balancer_statements(args: LoadBalancersArgs) -> list[Statement]:
-    """Look at everything, make what gets the cluster's tag, and change what has it.
-
-    The one resource without the tag that it may change is the security group of the cluster's nodes: which of its
-    ports load balancers reach. Actions: docs/install/iam_policy.json of its repository, less those for
-    WAF and Shield, which the chart's values turn off; that policy lets it change listeners, rules and targets of
-    every load balancer of the account. Conditions: the service authorization reference of Elastic Load Balancing
-    V2, and AmazonEKSLoadBalancingPolicy, version 4, AWS's own for the same controller. All seen on 2026-11-23.
-    """
-    name, group, vpc = args.cluster.eks_name, args.cluster.security_group, args.network.vpc.arn
-    made: Condition = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
-    tagged: Condition = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
-    # A listener is made below a load balancer, a rule below a listener.
-    below: Condition = {"StringEquals": {**made["StringEquals"], **tagged["StringEquals"]}}
-    # The tag itself stays as it is.
-    tags: Condition = {**tagged, "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true"}}
-    groups = ["arn:aws:ec2:*:*:security-group/*"]
-    return [
-        allow(["iam:CreateServiceLinkedRole"], ["*"], {"StringEquals": {"iam:AWSServiceName": ELB}}),
-        allow(ACTIONS["reads"], ["*"]),
-        allow(["ec2:CreateSecurityGroup"], [vpc]),
-        allow(["ec2:CreateSecurityGroup"], groups, made),
-        allow(["ec2:CreateTags"], groups, _with_creation(made, "ec2", ["CreateSecurityGroup"])),
-        allow(["ec2:CreateTags", "ec2:DeleteTags"], groups, tags),
-        allow([*GROUP_RULES, "ec2:DeleteSecurityGroup"], groups, tagged),
-        allow(GROUP_RULES, [pulumi.Output.format("arn:aws:ec2:*:*:security-group/{0}", group)]),
-        allow(_elb("CreateLoadBalancer", "CreateTargetGroup"), ["*"], made),
-        allow(_elb("CreateListener", "CreateRule"), ["*"], below),
-        allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", ACTIONS["creations"])),
-        allow(_elb("AddTags", "RemoveTags"), ["*"], tags),
-        allow(_elb(*ACTIONS["changes"]), ["*"], tagged),
-    ]
-
-
-def _elb(*actions: str) -> list[str]:
-    return [f"elasticloadbalancing:{action}" for action in actions]
-
-
-def _with_creation(condition: Condition, service: str, actions: Sequence[str]) -> Condition:
-    """``condition``, for tags that a resource gets while one of ``actions`` makes it."""
-    return {"StringEquals": {**condition["StringEquals"], f"{service}:CreateAction": list(actions)}}
-
-
-def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
-    chart = charts()[CHART]
-    pinned = args.settings.charts.load_balancer_controller
-    values = {
-        "fullnameOverride": LOAD_BALANCER_SERVICE_ACCOUNT,
-        "clusterName": args.cluster.eks_name,
-        "region": args.settings.region,
-        # Without it the controller asks the nodes' metadata service, which its pods cannot reach.
-        "vpcId": args.network.vpc.id,
-        "serviceAccount": {"name": LOAD_BALANCER_SERVICE_ACCOUNT},
-        "image": image(chart.image),
-        # An upgrade keeps the certificate of its webhooks, so that no Ingress is refused meanwhile.
-        "keepTLSSecret": True,
-        # Only Ingress objects: a Service of the type LoadBalancer has no login.
-        "enableServiceMutatorWebhook": False,
-        # It adds the readiness gate to pods of namespaces with the label: none of them hangs on this controller.
-        "podMutatorWebhookConfig": {"failurePolicy": "Ignore"},
-        "controllerConfig": {"featureGates": {"EnableServiceController": False}},
-        "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}},
-        "enableShield": False,
-        "enableWaf": False,
-        "enableWafv2": False,
-    }
-    return k8s.helm.v3.Release(
-        f"{name}-load-balancers",
-        name=LOAD_BALANCER_SERVICE_ACCOUNT,
-        **source(chart, pinned.chart, pinned.version),
-        namespace=SYSTEM,
-        values=values,
-        opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
-    )
 
 
 # Disks of Elastic Block Store, for volumes that one pod has to itself.

@@ -14,11 +14,9 @@ import pulumi_aws as aws
 
 from slipway.infra.clouds.aws.charts import (
     DISK_CLASS,
-    LoadBalancersArgs,
     autoscaler,
     disk_class,
     efa_plugins,
-    load_balancers,
 )
 from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
 from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
@@ -275,9 +273,6 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     builds = request.builds_on == name
     images = image_repository("images", declared, request.protect) if declared.registry or builds else None
     pushed = replace(stacks, namespace=request.builds_in)
-    controller = None
-    if exposed := request.exposed_on(name):
-        controller = load_balancers(name, LoadBalancersArgs(declared, cluster, network, exposed))
     profile = "".join(f" {option}" for option in profile_option())
     return {
         name: Platform(
@@ -303,7 +298,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 for team, access in store.teams.items()
             },
             volume_class=DISK_CLASS if disks else None,
-            ingress_controller=controller,
+            ingress_controller=declared.ingress_controller,
             network=ClusterNetwork(network.vpc.id, [subnet.id for subnet in network.private.values()]),
         )
     }

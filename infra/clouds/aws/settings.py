@@ -33,7 +33,9 @@ from slipway.infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
+from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.problems import Problem, did_you_mean, listed, nearest
+from slipway.infra.schema.renamed import Removed
 from slipway.infra.schema.request import Starter, Wish, has_room
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
@@ -222,6 +224,10 @@ class Network(Model):
 class Charts(Model):
     """The Helm charts that the cluster needs; `pulumi preview` fetches them."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "load_balancer_controller": Removed("remove it: name a controller of yours in the cluster's `ingress`")
+    }
+
     device_plugin: ChartSettings = Field(default_factory=ChartSettings, description="NVIDIA's device plugin.")
     cluster_autoscaler: ChartSettings = Field(
         default_factory=ChartSettings, description="The Cluster Autoscaler, where a pool scales."
@@ -229,13 +235,9 @@ class Charts(Model):
     efa_device_plugin: ChartSettings = Field(
         default_factory=ChartSettings, description="AWS's device plugin for EFA, where a pool has `efa`."
     )
-    load_balancer_controller: ChartSettings = Field(
-        default_factory=ChartSettings,
-        description="The AWS Load Balancer Controller, where an app has an `ingress`.",
-    )
 
 
-class AwsCluster(CreatedCluster):
+class AwsCluster(ReachableCluster, CreatedCluster):
     """An EKS cluster with a VPC of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}

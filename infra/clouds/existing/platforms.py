@@ -1,7 +1,4 @@
-"""Platforms on clusters that are already there, their ingress controller, and what stands in for them offline.
-
-A proxy in the cluster asks people to log in: neither can do so itself.
-"""
+"""Platforms on clusters that are already there, and what stands in for them offline."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,16 +12,13 @@ from slipway.infra.api_server import KubeconfigError, read_kubeconfig
 from slipway.infra.clouds.existing.live_cluster import UNREAD, as_argument
 from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from slipway.infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from slipway.infra.objects import cluster_provider, rule, wait_for
+from slipway.infra.objects import cluster_provider, wait_for
 from slipway.infra.platform import (
     POD_USER,
-    Backend,
     DevicePlugin,
     Egress,
-    IngressController,
     Interconnect,
     Node,
-    Opened,
     Platform,
     Pool,
     Resources,
@@ -32,91 +26,8 @@ from slipway.infra.platform import (
     dns_of,
 )
 from slipway.infra.schema.base import Team
-from slipway.infra.schema.ingress import ControllerSettings, TlsSettings
-from slipway.infra.schema.request import Exposed, Request
+from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import as_taints
-
-# What leads people to an app on a cluster that is already there: an Ingress of its class, or OpenShift's Route.
-
-
-ROUTERS = {"policy-group.network.openshift.io/ingress": ""}
-"""Labels of the namespace of OpenShift's routers. The one that stands for the nodes' network has them too, so that
-routers which use that get in as well (`PolicyGroupLabelIngress` in OVN-Kubernetes' code, seen November 2026)."""
-
-ROUTE_API = "route.openshift.io/v1"
-
-
-def ingress_controller(cluster: ExistingCluster, exposed: Mapping[str, Exposed]) -> IngressController | None:
-    """How people outside reach its apps, ``exposed`` by host; None where nothing carries out Ingress objects."""
-    said = cluster.ingress
-    if said is None:
-        return IngressController(route, namespace=ROUTERS) if cluster.openshift else None
-    return IngressController(
-        lambda backend, opts: by_class(backend, said, exposed[backend.host].ingress.tls, opts),
-        networks=said.networks,
-        namespace={"kubernetes.io/metadata.name": said.namespace} if said.namespace else {},
-    )
-
-
-def by_class(
-    backend: Backend, controller: ControllerSettings, tls: TlsSettings, opts: pulumi.ResourceOptions
-) -> Opened:
-    """An Ingress of the class that the cluster has, with a Secret or an issuer for its certificate."""
-    annotations = {
-        # For a controller that does not write its address into the Ingress `pulumi up` would wait ten minutes,
-        # and fail.
-        "pulumi.com/skipAwait": "true",
-        **({"cert-manager.io/cluster-issuer": tls.issuer} if tls.issuer else {}),
-    }
-    secret = tls.secret or f"{backend.object_name}-tls"
-    made = k8s.networking.v1.Ingress(
-        backend.name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(**backend.metadata(annotations=annotations)),
-        spec=k8s.networking.v1.IngressSpecArgs(
-            ingress_class_name=controller.class_name,
-            tls=[k8s.networking.v1.IngressTLSArgs(hosts=[backend.host], secret_name=secret)],
-            rules=[rule(backend)],
-        ),
-        opts=opts,
-    )
-    return Opened(
-        [made],
-        f"the address of the controller of the class {controller.class_name}",
-        made.status,
-        certificate=f"the Secret {tls.secret} of the type kubernetes.io/tls has to be in the namespace "
-        f"{backend.namespace}"
-        if tls.secret
-        else f"the ClusterIssuer {tls.issuer} issues it, once that record is there where its challenge is HTTP",
-    )
-
-
-def route(backend: Backend, opts: pulumi.ResourceOptions) -> Opened:
-    """A Route of OpenShift, whose router has the certificate and sends nobody on without TLS."""
-    made = [
-        k8s.apiextensions.CustomResource(
-            backend.name,
-            api_version=ROUTE_API,
-            kind="Route",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                # As long as a WebSocket may be silent, as a notebook's is.
-                **backend.metadata(annotations={"haproxy.router.openshift.io/timeout": "1h"})
-            ),
-            spec={
-                "host": backend.host,
-                "to": {"kind": "Service", "name": backend.service, "weight": 100},
-                "port": {"targetPort": "http"},
-                "tls": {"termination": "edge", "insecureEdgeTerminationPolicy": "Redirect"},
-                "wildcardPolicy": "None",
-            },
-            opts=opts,
-        )
-    ]
-    # The Python SDK has no way to the status of a custom resource (pulumi_kubernetes 4.32).
-    where = (
-        f"the address of the router (`kubectl get route {backend.object_name} -o jsonpath={{.status.ingress}}`)"
-    )
-    return Opened(made, where)
-
 
 # Labels and taints that the stack gives to nodes that are already there, and takes away when it is destroyed.
 #
@@ -182,10 +93,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     for name, cluster in request.clusters_of(ExistingCluster).items():
         if not isinstance(store, MountedStore):
             raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
-        exposed = {app.ingress.host: app for app in request.exposed_on(name)}
-        args = ClusterArgs(
-            cluster, store, request.namespace, request.protect, request.teams, request.has_secrets, exposed
-        )
+        args = ClusterArgs(cluster, store, request.namespace, request.protect, request.teams, request.has_secrets)
         platforms[name] = Cluster(name, args).platform
     return platforms
 
@@ -230,8 +138,7 @@ def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
 class ClusterArgs:
     """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume.
 
-    ``teams`` are those whose stacks claim the store in namespaces of their own. ``exposed`` are the apps that
-    people reach from outside, by host.
+    ``teams`` are those whose stacks claim the store in namespaces of their own.
     """
 
     cluster: ExistingCluster
@@ -240,7 +147,6 @@ class ClusterArgs:
     protect: bool
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
     has_secrets: bool = False
-    exposed: Mapping[str, Exposed] = field(default_factory=dict[str, Exposed])
 
 
 class Cluster(pulumi.ComponentResource):
@@ -295,7 +201,7 @@ class Cluster(pulumi.ComponentResource):
             reads_nodes=cluster.access == "cluster",
             context=context,
             teams=teams,
-            ingress_controller=ingress_controller(cluster, args.exposed),
+            ingress_controller=cluster.ingress_controller,
         )
         self.register_outputs({"kubectl": kubectl})
 

@@ -14,7 +14,6 @@ from slipway.infra.accelerators import accelerators
 from slipway.infra.platform import MigStrategy, Resources
 from slipway.infra.schema.base import (
     ChartSettings,
-    ClusterSettings,
     Cpu,
     Int,
     Labels,
@@ -26,7 +25,7 @@ from slipway.infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
-from slipway.infra.schema.ingress import ControllerSettings
+from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.names import NamespaceName, ObjectName
 from slipway.infra.schema.paths import ExportedPath
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
@@ -142,7 +141,7 @@ class DevicePluginSettings(ChartSettings):
     )
 
 
-class ExistingCluster(ClusterSettings):
+class ExistingCluster(ReachableCluster):
     """A cluster by kubeconfig and context. Nothing of it is changed but the nodes that `label_nodes` names."""
 
     has_list_prices: ClassVar[bool] = False
@@ -163,11 +162,6 @@ class ExistingCluster(ClusterSettings):
     )
     device_plugin: DevicePluginSettings = Field(
         default_factory=DevicePluginSettings, description="Who brings the device plugin to nodes with GPUs."
-    )
-    ingress: ControllerSettings | None = Field(
-        default=None,
-        description="What carries out Ingress objects, for apps that people reach from outside. Default: nothing "
-        "does, and on OpenShift the cluster's routers open Routes.",
     )
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
 

@@ -58,8 +58,8 @@ def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: b
 @dataclass(frozen=True)
 class GkeClusterArgs:
     """``service_account`` is the nodes' e-mail address, ``secrets_key`` the key of Kubernetes Secrets; ``after``
-    is what has to be there first. With ``filestore`` its nodes can mount Filestore, with ``gateway`` it has the
-    Gateway API and its controller."""
+    is what has to be there first. With ``filestore`` its nodes can mount Filestore.
+    """
 
     project: str
     cluster: GcpCluster
@@ -71,7 +71,6 @@ class GkeClusterArgs:
     after: Sequence[pulumi.Resource]
     has_secrets: bool = False
     filestore: bool = False
-    gateway: bool = False
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -149,7 +148,6 @@ class GkeCluster(pulumi.ComponentResource):
             control_plane_endpoints_config=_endpoints(cluster.control_plane),
             master_authorized_networks_config=_authorized_networks(cluster.control_plane),
             database_encryption=_secrets_encryption(args.secrets_key),
-            gateway_api_config=_gateway_api() if args.gateway else None,
             **of_mode,
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -223,11 +221,6 @@ def _autopilot(args: GkeClusterArgs) -> dict[str, Any]:
             )
         ),
     }
-
-
-def _gateway_api() -> gcp.container.ClusterGatewayApiConfigArgs:
-    """Autopilot has it anyway; taking it back would take the Gateways of others with it."""
-    return gcp.container.ClusterGatewayApiConfigArgs(channel="CHANNEL_STANDARD")
 
 
 def _filestore_driver() -> gcp.container.ClusterAddonsConfigGcpFilestoreCsiDriverConfigArgs:

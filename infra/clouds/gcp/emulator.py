@@ -156,11 +156,6 @@ def _compute(kind: str) -> Callable[[str, Inputs], Mapping[str, Any]]:
     return outputs
 
 
-def _address(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    # TEST-NET-3 (RFC 5737): an address that nobody has.
-    return {**_compute("addresses")(name, inputs), "address": "203.0.113.20"}
-
-
 def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
     path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/clusters/{inputs['name']}"
     endpoints = inputs["controlPlaneEndpointsConfig"]
@@ -271,7 +266,6 @@ _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": _grant,
     "gcp:compute/network:Network": _compute("networks"),
     "gcp:compute/subnetwork:Subnetwork": _compute("subnetworks"),
-    "gcp:compute/globalAddress:GlobalAddress": _address,
     "gcp:compute/router:Router": _compute("routers"),
     "gcp:compute/routerNat:RouterNat": _compute("routerNats"),
     "gcp:artifactregistry/repository:Repository": _repository,

@@ -73,12 +73,8 @@ KEYS_SERVICE = "cloudkms.googleapis.com"
 FILESTORE_SERVICE = "file.googleapis.com"
 
 
-INGRESS_SERVICES = ("certificatemanager.googleapis.com", "iap.googleapis.com")
-"""What apps need that people reach by a load balancer: certificates, and Identity-Aware Proxy."""
-
-
 def enable_services(
-    project: str, *, image_streaming: bool, keys: bool, filestore: bool = False, ingress: bool = False
+    project: str, *, image_streaming: bool, keys: bool, filestore: bool = False
 ) -> Sequence[gcp.projects.Service]:
     """Switches on the APIs. They stay on when the stack is destroyed: others in the project may use them."""
     names = [*SERVICES]
@@ -88,8 +84,6 @@ def enable_services(
         names.append(KEYS_SERVICE)
     if filestore:
         names.append(FILESTORE_SERVICE)
-    if ingress:
-        names.extend(INGRESS_SERVICES)
     return [
         gcp.projects.Service(
             name.partition(".")[0],

@@ -26,7 +26,6 @@ from slipway.infra.clouds.gcp.identity import (
     workload_identity,
     workload_pool,
 )
-from slipway.infra.clouds.gcp.ingress import IngressArgs, ingress_controllers
 from slipway.infra.clouds.gcp.network import (
     SERVICE_ACCOUNT_LIMIT,
     Network,
@@ -304,7 +303,6 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         image_streaming=image_streaming,
         keys=bool(declared_keys(ours, stored)),
         filestore=isinstance(stored, FilestoreStore),
-        ingress=any(request.exposed_on(name) for name in ours),
     )
     keys = encryption_keys(project_id, ours, stored, protect=request.protect, after=services)
     bucket: gcp.storage.Bucket | None = None
@@ -330,7 +328,6 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 after=[*services, *nodes.grants, *network.nats.values()],
                 has_secrets=request.has_secrets,
                 filestore=isinstance(stored, FilestoreStore),
-                gateway=bool(request.exposed_on(name)),
             ),
         )
         for name, cluster in ours.items()
@@ -355,16 +352,10 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         access = _in_clusters(
             request, _bucket(request, stored, folder, made, project_id=project_id, number=number), made
         )
-    controllers = ingress_controllers(
-        {
-            name: IngressArgs(project_id, request.exposed_on(name), [cluster.cluster])
-            for name, cluster in made.items()
-        }
-    )
     platforms = {
         name: replace(
             _platform(name, ours[name], cluster, project_id=project_id, access=access[name]),
-            ingress_controller=controllers.get(name),
+            ingress_controller=ours[name].ingress_controller,
             network=ClusterNetwork(network.network.id, [network.subnets[name].id]),
         )
         for name, cluster in made.items()

@@ -36,6 +36,7 @@ from slipway.infra.schema.base import (
     TaintSettings,
     UtcTime,
 )
+from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
 from slipway.infra.schema.request import Starter, Wish, has_room
 
@@ -322,7 +323,7 @@ class Maintenance(Model):
     )
 
 
-class GcpCluster(CreatedCluster):
+class GcpCluster(ReachableCluster, CreatedCluster):
     """A GKE cluster with a network of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}

@@ -165,7 +165,6 @@ class PipelineApp(pulumi.ComponentResource):
             host,
             pulumi.ResourceOptions(parent=self),
             secrets=args.secrets,
-            alone=self.waits,
         )
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)

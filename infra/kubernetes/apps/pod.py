@@ -10,8 +10,8 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.apps.runs import FILE, DeclaredRuns, runs_volume
 from slipway.infra.kubernetes.apps.waiting import WAITER, Waits, waiter
-from slipway.infra.kubernetes.ingress.exposure import proxies
-from slipway.infra.kubernetes.ingress.login_proxy import draining, lifecycle
+from slipway.infra.kubernetes.ingress.exposure import PROXIES
+from slipway.infra.kubernetes.ingress.login_proxy import DRAINING, lifecycle
 from slipway.infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
 from slipway.infra.kubernetes.pods.pod import (
     BUNDLE,
@@ -217,7 +217,7 @@ def template(
             # No app talks to the Kubernetes API.
             automount_service_account_token=False,
             enable_service_links=False,
-            termination_grace_period_seconds=app.declared.grace + draining(app),
+            termination_grace_period_seconds=app.declared.grace + DRAINING,
             security_context=pod_security(app.platform),
             **of_pool(app.pool),
             topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
@@ -324,8 +324,7 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
         },
         **told,
         **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
-        **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
-        **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
+        **({HOSTS_VARIABLE: ingress.host, PROXIES_VARIABLE: str(PROXIES)} if ingress else {}),
     }
     if declared.requirements:
         environment["PYTHONPATH"] = search_path(told)
@@ -351,7 +350,7 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
         # has ended is started again without a probe.
         startup_probe=_probe(app, STARTING // PROBE_PERIOD),
         readiness_probe=_probe(app, 3),
-        lifecycle=lifecycle(draining(app)),
+        lifecycle=lifecycle(),
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests=requests(app.requests), limits=limits(app.requests)
         ),

@@ -320,9 +320,7 @@ def _pull_secret(
 def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     namespace = k8s.core.v1.Namespace(
         f"{name}-namespace",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=args.namespace, labels={**PART_OF, **pod_security_labels(), **_marks(args)}
-        ),
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
         # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
         # the deletion of a namespace does not end.
         # And before Kueue, without which nothing that it looks after in the namespace goes.
@@ -341,10 +339,6 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         opts=wait_for(opts, namespace),
     )
     return [namespace, quota]
-
-
-def _marks(args: WorkspaceArgs) -> Mapping[str, str]:
-    return args.platform.ingress_controller.marks if args.platform.ingress_controller else {}
 
 
 def pod_security_labels() -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""How people outside the cluster reach an app: a load balancer or a router, TLS, a login, and who may connect.
+"""How people outside the cluster reach an app: an Ingress with TLS, a login, and who may connect.
 
-Where the login is the load balancer's own, that connects to the app. Else it connects to a proxy, which passes on
-the requests of people who have logged in; nothing else connects to the app.
+The controller connects to a proxy, which passes on the requests of people who have logged in; nothing else
+connects to the app.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -19,11 +19,15 @@ from slipway.infra.kubernetes.ingress.login_proxy import CALLBACK, PORT, LoginPr
 from slipway.infra.kubernetes.labels import app_labels, step_labels
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
-from slipway.infra.platform import Backend, IngressController, Opened
+from slipway.infra.platform import IngressController
 from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
-# Where a load balancer or a controller says that an Ingress is reached.
+PROXIES = 2
+"""The last entries of `X-Forwarded-For` when a request reaches an app, which no visitor writes: the controller and
+the proxy each append whom they talk to (oauth2-proxy v7.15, pkg/upstream/http.go, seen November 2026)."""
+
+# Where a controller says that an Ingress is reached.
 
 
 def leads_to(status: pulumi.Output[Any], otherwise: pulumi.Input[str]) -> pulumi.Output[str]:
@@ -49,9 +53,7 @@ def _record(addresses: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class ExposureArgs:
-    """``app`` with what opens it; ``service`` is its Service, and ``secrets`` are the stack's by name. ``alone``:
-    nobody waits for the app.
-    """
+    """``app`` with what opens it; ``service`` is its Service, and ``secrets`` are the stack's by name."""
 
     app: App
     workspace: Workspace
@@ -59,12 +61,6 @@ class ExposureArgs:
     ingress: IngressSettings
     controller: IngressController
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
-    alone: bool = False
-
-    @property
-    def by_proxy(self) -> bool:
-        """Whether a proxy in the cluster asks people to log in."""
-        return self.ingress.host not in self.controller.asks
 
 
 class Exposure(pulumi.ComponentResource):
@@ -80,14 +76,14 @@ class Exposure(pulumi.ComponentResource):
         on_cluster = pulumi.ResourceOptions(
             parent=self,
             provider=workspace.platform.provider,
-            depends_on=[*workspace.ready, *args.controller.ready, args.service],
+            depends_on=[*workspace.ready, args.service],
         )
         policies = _policies(name, args, on_cluster)
         behind = wait_for(on_cluster, *policies)
-        backend, before = _backend(name, args, behind)
-        after = wait_for(behind, *before)
-        opened = args.controller.open(backend, after)
-        self.ready: tuple[pulumi.Resource, ...] = (*policies, *before, *opened.resources)
+        secret = pulumi.Output.secret(args.secrets[args.ingress.login.oidc.client_secret].get_secret_value())
+        proxy = login_proxy(name, LoginProxyArgs(args.app, workspace, args.ingress, secret), behind)
+        opened = _ingress(name, args, proxy.service, wait_for(behind, *proxy.ready))
+        self.ready: tuple[pulumi.Resource, ...] = (*policies, *proxy.ready, opened)
         self.url = f"https://{args.ingress.host}{args.app.declared.path}"
         self.to_do = _to_do(args, opened)
         self.register_outputs({"url": self.url})
@@ -101,12 +97,11 @@ def expose(
     opts: pulumi.ResourceOptions | None = None,
     *,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
-    alone: bool = False,
 ) -> Exposure | None:
     """Declares what opens ``app`` to people outside the cluster; None where its settings name no ``ingress``.
 
-    ``secrets`` are the stack's by name. ``alone``: nobody waits for the app. Raises ValueError on a cluster
-    without an Ingress controller, which the settings' own checks refuse before.
+    ``secrets`` are the stack's by name. Raises ValueError on a cluster without an Ingress controller, which the
+    settings' own checks refuse before.
     """
     ingress = app.declared.placed_by.ingress
     if ingress is None:
@@ -114,86 +109,73 @@ def expose(
     controller = workspace.platform.ingress_controller
     if controller is None:
         raise ValueError(f"cluster {workspace.platform.name} has no Ingress controller for {name}")
-    args = ExposureArgs(app, workspace, service, ingress, controller, secrets, alone)
+    args = ExposureArgs(app, workspace, service, ingress, controller, secrets)
     return Exposure(f"{name}-ingress", args, opts)
 
 
-def proxied(app: App) -> bool:
-    """Whether a proxy with a Service of its own asks people to log in to ``app``."""
-    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
-    return ingress is not None and controller is not None and ingress.host not in controller.asks
-
-
-def proxies(app: App) -> int:
-    """The entries that stand at the end of `X-Forwarded-For` when a request reaches ``app``: none are a visitor's
-    own. The proxy appends whom it talks to (oauth2-proxy v7.15, pkg/upstream/http.go, seen November 2026).
-    """
-    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
-    return controller.entries + int(proxied(app)) if ingress and controller else 0
-
-
-def _to_do(args: ExposureArgs, opened: Opened) -> list[pulumi.Input[str]]:
-    """What the stack cannot do for people to get in."""
-    host, login = args.ingress.host, args.ingress.login
-    record = opened.leads_to if opened.status is None else leads_to(opened.status, opened.leads_to)
-    lines: list[pulumi.Input[str]] = [
-        pulumi.Output.concat(f"the DNS record of {host}, which is for you to make: ", record),
-    ]
-    if opened.certificate:
-        lines.append(f"the certificate: {opened.certificate}")
-    callback = f"https://{host}{CALLBACK}" if args.by_proxy else opened.callback
-    if callback:
-        known_as = login.oidc or login.cognito or login.iap
-        client = f"the client {known_as.client_id}" if known_as and known_as.client_id else "the client"
-        lines.append(f"whoever asks for the login has to have this callback for {client}: {callback}")
-    return lines
-
-
-def _secret(args: ExposureArgs) -> pulumi.Output[str] | None:
-    name = args.ingress.login.secret
-    return pulumi.Output.secret(args.secrets[name].get_secret_value()) if name else None
-
-
-def _backend(
-    name: str, args: ExposureArgs, opts: pulumi.ResourceOptions
-) -> tuple[Backend, Sequence[pulumi.Resource]]:
-    """What people are led to, and the resources behind it: the app, or the proxy in front of it."""
-    app, host, login = args.app, args.ingress.host, args.ingress.login.oidc
-    labels, secret = step_labels(app.pipeline, app.name), _secret(args)
-    backend = Backend(
-        name=name,
-        object_name=app.object_name,
-        namespace=args.workspace.namespace,
-        labels=labels,
-        host=host,
-        path=app.declared.path,
-        service=app.object_name,
-        port=app.declared.port,
-        probe=app.declared.probe.path,
-        proxied=args.by_proxy,
-        secret=secret,
-        alone=args.alone,
+def _ingress(
+    name: str, args: ExposureArgs, service: str, opts: pulumi.ResourceOptions
+) -> k8s.networking.v1.Ingress:
+    """All paths of the host lead to ``service``, the proxy's."""
+    app, ingress = args.app, args.ingress
+    backend = k8s.networking.v1.IngressBackendArgs(
+        service=k8s.networking.v1.IngressServiceBackendArgs(
+            name=service, port=k8s.networking.v1.ServiceBackendPortArgs(number=PORT)
+        )
     )
-    if not args.by_proxy:
-        return backend, []
-    if login is None or secret is None:
-        raise ValueError(f"nothing asks people to log in at {host}")
-    made = login_proxy(name, LoginProxyArgs(app, args.workspace, args.ingress, login, secret), opts)
-    return replace(backend, service=made.service, port=PORT, probe="/ping"), made.ready
+    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=backend)
+    return k8s.networking.v1.Ingress(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=app.object_name,
+            namespace=args.workspace.namespace,
+            labels=step_labels(app.pipeline, app.name),
+            annotations={
+                # For a controller that does not write its address into the Ingress `pulumi up` would wait ten
+                # minutes, and fail.
+                "pulumi.com/skipAwait": "true",
+                **({"cert-manager.io/cluster-issuer": ingress.tls.issuer} if ingress.tls.issuer else {}),
+            },
+        ),
+        spec=k8s.networking.v1.IngressSpecArgs(
+            ingress_class_name=args.controller.class_name,
+            tls=[
+                k8s.networking.v1.IngressTLSArgs(
+                    hosts=[ingress.host], secret_name=ingress.tls.secret or f"{app.object_name}-tls"
+                )
+            ],
+            rules=[
+                k8s.networking.v1.IngressRuleArgs(
+                    host=ingress.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
+                )
+            ],
+        ),
+        opts=opts,
+    )
+
+
+def _to_do(args: ExposureArgs, opened: k8s.networking.v1.Ingress) -> list[pulumi.Input[str]]:
+    """What the stack cannot do for people to get in."""
+    host, tls = args.ingress.host, args.ingress.tls
+    record = leads_to(opened.status, f"the address of the controller of the class {args.controller.class_name}")
+    certificate = (
+        f"the Secret {tls.secret} of the type kubernetes.io/tls has to be in the namespace "
+        f"{args.workspace.namespace}"
+        if tls.secret
+        else f"the ClusterIssuer {tls.issuer} issues it, once that record is there where its challenge is HTTP"
+    )
+    return [
+        pulumi.Output.concat(f"the DNS record of {host}, which is for you to make: ", record),
+        f"the certificate: {certificate}",
+        "whoever asks for the login has to have this callback for the client "
+        f"{args.ingress.login.oidc.client_id}: https://{host}{CALLBACK}",
+    ]
 
 
 def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """The controller may connect to what asks for the login, and that to the app; nothing else may."""
-    app, controller = args.app, _peers(args.controller)
-    of_app, port = app_labels(app.pipeline, app.name), app.declared.port
-    if not args.by_proxy:
-        inwards = [allow_from(controller, port)]
-        return [
-            network_policy(
-                name, _metadata(args, "ingress", of_app), select(of_app), ["Ingress"], opts, ingress=inwards
-            )
-        ]
-    of_proxy = proxy_labels(app)
+    """The controller may connect to the proxy, and that to the app; nothing else may."""
+    app = args.app
+    of_app, of_proxy, port = app_labels(app.pipeline, app.name), proxy_labels(app), app.declared.port
     policies: list[pulumi.Resource] = [
         network_policy(
             f"{name}-login",
@@ -201,7 +183,7 @@ def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> li
             select(of_proxy),
             ["Ingress"],
             opts,
-            ingress=[allow_from(controller, PORT)],
+            ingress=[allow_from(_peers(args.controller), PORT)],
         ),
         network_policy(
             name,
@@ -242,7 +224,8 @@ def _peers(controller: IngressController) -> list[k8s.networking.v1.NetworkPolic
         for network in controller.networks
     ]
     if controller.namespace:
-        peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=select(controller.namespace)))
+        namespace = select({"kubernetes.io/metadata.name": controller.namespace})
+        peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=namespace))
     if not peers:
         raise ValueError("the controller has neither networks nor a namespace")
     return peers

@@ -4,7 +4,6 @@ Options of github.com/oauth2-proxy/oauth2-proxy, docs/docs/configuration/overvie
 """
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -30,33 +29,17 @@ from slipway.infra.kubernetes.pods.pod import (
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import App
 from slipway.infra.platform import Resources
-from slipway.infra.schema.ingress import IngressSettings, OidcSettings
+from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
-# How long a pod that is to go still answers: until all that lead requests to it have learnt that it goes.
-
-
-IN_CLUSTER = 5
-"""Seconds until every node of a cluster has learnt to send requests elsewhere
+DRAINING = 5
+"""Seconds for which a pod that is to go still answers: until every node has learnt to send requests elsewhere
 (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle, "Pod termination flow", seen November 2026)."""
 
-OF_LOAD_BALANCER = 40
-"""The same for a load balancer outside, which connects to pods by their addresses. What Google advises for its own
-(cloud.google.com/knowledge/kb/502-503-errors-on-external-http-s-load-balancer-000006416, seen November 2026)."""
 
-
-def draining(app: App, *, proxy: bool = False) -> int:
-    """Seconds for which a pod of ``app`` goes on; with ``proxy``, one of the proxy that asks people to log in."""
-    ingress, controller = app.declared.placed_by.ingress, app.platform.ingress_controller
-    if ingress is None or controller is None or not controller.outside:
-        return IN_CLUSTER
-    asks = ingress.host in controller.asks
-    return IN_CLUSTER if asks == proxy else OF_LOAD_BALANCER
-
-
-def lifecycle(seconds: int) -> k8s.core.v1.LifecycleArgs:
-    """Keeps a container from SIGTERM for so many seconds; the grace period has to be longer (Kubernetes 1.30)."""
-    sleep = k8s.core.v1.SleepActionArgs(seconds=seconds)
+def lifecycle() -> k8s.core.v1.LifecycleArgs:
+    """Keeps a container from SIGTERM meanwhile; the grace period has to be longer (Kubernetes 1.30)."""
+    sleep = k8s.core.v1.SleepActionArgs(seconds=DRAINING)
     return k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=sleep))
 
 
@@ -96,16 +79,14 @@ class LoginProxyArgs:
     app: App
     workspace: Workspace
     ingress: IngressSettings
-    login: OidcSettings
     client_secret: pulumi.Input[str]
 
 
 @dataclass(frozen=True)
 class LoginProxy:
-    """The proxy's Service, the labels of its pods, and what to wait for before anybody is sent there."""
+    """The proxy's Service, and what to wait for before anybody is sent there."""
 
     service: str
-    labels: Mapping[str, str]
     ready: tuple[pulumi.Resource, ...]
 
 
@@ -192,7 +173,7 @@ def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -
         ),
         opts=wait_for(opts, pods),
     )
-    return LoginProxy(proxy_name(app), labels, (pods, service))
+    return LoginProxy(proxy_name(app), (pods, service))
 
 
 def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
@@ -203,7 +184,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
         # The namespace's service account `default`, which has no identity in any cloud.
         automount_service_account_token=False,
         enable_service_links=False,
-        termination_grace_period_seconds=GRACE_PERIOD + draining(args.app, proxy=True),
+        termination_grace_period_seconds=GRACE_PERIOD + DRAINING,
         security_context=pod_security(platform),
         **of_pool(pool),
         containers=[
@@ -211,7 +192,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
                 name="login",
                 image=image(),
                 image_pull_policy="IfNotPresent",
-                args=options(args.app, args.ingress, args.login),
+                args=options(args.app, args.ingress),
                 env=[
                     *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in home().items()),
                     from_secret(proxy_name(args.app), CLIENT_SECRET, "OAUTH2_PROXY_CLIENT_SECRET"),
@@ -229,7 +210,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
                     timeout_seconds=5,
                     failure_threshold=6,
                 ),
-                lifecycle=lifecycle(draining(args.app, proxy=True)),
+                lifecycle=lifecycle(),
                 resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(size), limits=limits(size)),
                 security_context=container_security(),
                 # `pulumi up` shows the message of a pod that does not become ready: with this, its last lines.
@@ -241,8 +222,9 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
     )
 
 
-def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str]:
+def options(app: App, ingress: IngressSettings) -> list[str]:
     """Its command line: who logs in where, who of them gets in, and to what."""
+    login = ingress.login.oidc
     return [
         "--provider=oidc",
         f"--oidc-issuer-url={login.issuer}",

@@ -54,7 +54,7 @@ class PageSettings(CountedAppSettings):
         ge=0,
         le=10,
         description="Entries at the end of `X-Forwarded-For` that proxies in front of it write, the visitor's "
-        "address first; default: what the cloud's load balancer and the login write with `ingress`, else 0. With "
+        "address first; default: what the controller and the login write with `ingress`, else 0. With "
         "too few visitors share one rate, with too many each can name any address as theirs.",
     )
 

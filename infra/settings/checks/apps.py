@@ -9,15 +9,22 @@ from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, object_name
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
 from slipway.infra.pipelines.residents import room_for, take
 from slipway.infra.platform import AMOUNTS, Resources
-from slipway.infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
+from slipway.infra.schema.ingress import OidcSettings, ReachableCluster, TlsSettings
 from slipway.infra.schema.problems import Finding, Path, listed
-from slipway.infra.schema.request import Exposed
 from slipway.infra.settings.checks.pipelines import RENAME, pools_of
 from slipway.infra.settings.checks.stack import missing_secret
 from slipway.infra.settings.checks.steps import Target, in_words, staying, targets
 from slipway.infra.settings.model import EgressSettings
 from slipway.infra.settings.parsing import Draft, Reading
-from slipway.infra.settings.pipelines import KEY, apps_if_any, exposed, place_of, services_if_any, steps_if_any
+from slipway.infra.settings.pipelines import (
+    KEY,
+    Exposed,
+    apps_if_any,
+    exposed,
+    place_of,
+    services_if_any,
+    steps_if_any,
+)
 
 # Apps of pipelines: whom they connect to, how many pods they have, and whether their pools have room for them.
 
@@ -323,38 +330,35 @@ def _service_reach(
 # Apps that people reach from outside the cluster: one certificate, one login that keeps others out, one host.
 
 
-BOTH = "nothing is opened without TLS and a login"
-
-
 def check_ingress(reading: Reading) -> Iterator[Finding]:
-    """Findings about the `ingress` of each app by itself, and about two with one host."""
+    """Findings about the `ingress` of each app by itself, about two with one host, and about their clusters."""
     first: dict[str, str] = {}
-    clusters = {name: str(at[1]) for name, (at, _) in pools_of(reading.draft).items()}
-    for app in exposed(reading.draft.pipelines):
-        yield from _one((*app.at, "tls"), app.ingress.tls, "a certificate")
-        yield from _one((*app.at, "login"), app.ingress.login, "a login")
-        yield from _login(app.at, app.ingress)
-        yield from _secret(app, reading.draft.secrets)
+    draft = reading.draft
+    clusters = {name: str(at[1]) for name, (at, _) in pools_of(draft).items()}
+    for name, cluster in draft.clusters.items():
+        said = cluster.ingress if isinstance(cluster, ReachableCluster) else None
+        if said and not (said.namespace or said.networks):
+            yield Finding(
+                ("clusters", name, "ingress"),
+                None,
+                "it does not say where its pods are, so that every pod of the cluster could connect past it",
+                "write the `namespace` of its pods, or `networks` where they use the network of their nodes",
+            )
+    for app in exposed(draft.pipelines):
+        yield from _tls((*app.at, "tls"), app.ingress.tls)
+        yield from _oidc((*app.at, "login", "oidc"), app.ingress.login.oidc)
+        yield from _secret(app, draft.secrets)
         yield from _host(app, first)
-        yield from _other_stack(app, reading, clusters)
+        yield from _way_in(app, reading, clusters.get(app.pool))
     yield from _names(reading)
 
 
-def _one(at: Path, section: OneOf, what: str) -> Iterator[Finding]:
-    choices = listed(section.choices)
-    if not section.chosen:
-        yield Finding(at, None, f"{what} is missing, and {BOTH}", f"write one of {choices}", all_of=(at,))
-    elif len(section.chosen) > 1:
-        reason = f"{listed(section.chosen, 'and')} are there, and one of them has to say it"
-        yield Finding(at, None, reason, f"leave one of {choices}")
-
-
-def _login(at: Path, ingress: IngressSettings) -> Iterator[Finding]:
-    login = ingress.login
-    if login.oidc:
-        yield from _oidc((*at, "login", "oidc"), login.oidc)
-    if login.iap:
-        yield from _iap((*at, "login", "iap"), login.iap)
+def _tls(at: Path, tls: TlsSettings) -> Iterator[Finding]:
+    if not (tls.secret or tls.issuer):
+        reason = "a certificate is missing, and nothing is opened without TLS and a login"
+        yield Finding(at, None, reason, "write `secret` or `issuer`", all_of=(at,))
+    elif tls.secret and tls.issuer:
+        yield Finding(at, None, "`secret` and `issuer` are there, and one of them has to say it", "leave one")
 
 
 def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
@@ -383,24 +387,12 @@ def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
             f"{who}; or `everyone: true`, where only people who may get in have an account there",
             read=((*at, "everyone"), (*at, "email_domains"), (*at, "groups")),
         )
-    endpoints = ("authorization_endpoint", "token_endpoint", "user_info_endpoint")
-    given = [endpoint for endpoint in endpoints if getattr(oidc, endpoint)]
-    if given and not oidc.endpoints:
-        missing = [endpoint for endpoint in endpoints if endpoint not in given]
-        yield Finding(at, None, f"{listed(missing, 'and')} are missing beside it", "write all three, or none")
-
-
-def _iap(at: Path, iap: IapSettings) -> Iterator[Finding]:
-    if (iap.client_id is None) != (iap.client_secret is None):
-        given, missing = ("client_id", "client_secret") if iap.client_id else ("client_secret", "client_id")
-        reason = f"`{given}` is there without `{missing}`, and a client has both"
-        yield Finding((*at, given), getattr(iap, given), reason, f"write `{missing}`, or remove it")
 
 
 def _secret(app: Exposed, secrets: Collection[str]) -> Iterator[Finding]:
-    secret = app.ingress.login.secret
-    if secret is not None and secret not in secrets:
-        read = tuple((*app.at, "login", kind, "client_secret") for kind in ("oidc", "iap"))
+    secret = app.ingress.login.oidc.client_secret
+    if secret not in secrets:
+        read = ((*app.at, "login", "oidc", "client_secret"),)
         yield missing_secret(secret, f"the login of `{app.name}` needs it", secrets, read=read)
 
 
@@ -428,9 +420,8 @@ def _names(reading: Reading) -> Iterator[Finding]:
             )
     for name, settings in draft.pipelines.items():
         for app in apps_if_any(name, settings):
-            ingress = app.placed_by.ingress
             beside = {
-                **({"login": "the proxy that asks for its login"} if ingress and ingress.login.oidc else {}),
+                **({"login": "the proxy that asks for its login"} if app.placed_by.ingress else {}),
                 **({"idle": "what stops it when nobody uses it"} if app.idle else {}),
             }
             for word, what in beside.items():
@@ -443,8 +434,7 @@ def _names(reading: Reading) -> Iterator[Finding]:
                     )
 
 
-def _other_stack(app: Exposed, reading: Reading, clusters: Mapping[str, str]) -> Iterator[Finding]:
-    name = clusters.get(app.pool)
+def _way_in(app: Exposed, reading: Reading, name: str | None) -> Iterator[Finding]:
     cluster = reading.draft.clusters.get(name) if name else None
     if cluster is not None and cluster.other_stack:
         yield Finding(
@@ -454,4 +444,14 @@ def _other_stack(app: Exposed, reading: Reading, clusters: Mapping[str, str]) ->
             "is open to the outside",
             "remove it, and use the port-forward command of the stack's outputs",
             read=(("clusters", str(name), "cloud"),),
+        )
+    elif isinstance(cluster, ReachableCluster) and cluster.ingress is None:
+        place = ("clusters", str(name), "ingress")
+        yield Finding(
+            app.at,
+            None,
+            "nothing is known of the cluster that could carry it out",
+            f"write `{'.'.join(place)}: {{class_name: …, namespace: …}}`, as `kubectl get ingressclass` "
+            "and the pods of its controller show them",
+            read=(place,),
         )

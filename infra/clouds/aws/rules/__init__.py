@@ -9,7 +9,7 @@ from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3St
 from slipway.infra.schema.names import node_label_findings
 from slipway.infra.schema.paths import bucket_folder_problem, existing_bucket_findings
 from slipway.infra.schema.problems import Finding, Path, listed
-from slipway.infra.schema.request import STORE_KIND, Exposed, Request
+from slipway.infra.schema.request import STORE_KIND, Request
 from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
 # Labels, taints and tags that Kubernetes or AWS would refuse.
@@ -74,57 +74,6 @@ def _tags(place: Path, tags: Mapping[str, str]) -> Iterator[Finding]:
                 "not the value of an AWS tag: at most 256 letters, digits, spaces and `_.:/=+-@`",
                 "correct the value",
             )
-
-
-# Apps that people reach by AWS's load balancer: a certificate of ACM, and Cognito, OpenID Connect or a proxy.
-
-
-def check(request: Request) -> Iterator[Finding]:
-    """Findings about what AWS's load balancer cannot do."""
-    for name, cluster in request.clusters_of(AwsCluster).items():
-        for app in request.exposed_on(name):
-            yield from _certificate(app, name, cluster)
-            yield from _login(app, name, cluster)
-
-
-def _certificate(app: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
-    tls, at = app.ingress.tls, (*app.at, "tls")
-    if tls.kind not in (None, "acm"):
-        yield Finding(
-            at,
-            None,
-            f"`{tls.chosen[0]}` is not for AWS's load balancer, which has certificates of AWS Certificate Manager",
-            f"request one for {app.ingress.host} there, and write `tls: {{certificate: arn:aws:acm:…}}`",
-            read=(("clusters", name, "cloud"),),
-        )
-    elif tls.certificate and (region := tls.certificate.split(":")[3]) != cluster.region:
-        yield Finding(
-            (*at, "certificate"),
-            tls.certificate,
-            f"it is in {region}, and the load balancer is in {cluster.region}",
-            f"request one in {cluster.region}",
-            read=(("clusters", name, "region"),),
-        )
-
-
-def _login(app: Exposed, name: str, cluster: AwsCluster) -> Iterator[Finding]:
-    login, at = app.ingress.login, (*app.at, "login")
-    if login.kind == "iap":
-        yield Finding(
-            (*at, "iap"),
-            None,
-            "Identity-Aware Proxy is a login of Google's load balancers",
-            "write `cognito`, or `oidc`",
-            read=(("clusters", name, "cloud"),),
-        )
-    elif login.cognito and (region := login.cognito.user_pool.split(":")[3]) != cluster.region:
-        yield Finding(
-            (*at, "cognito", "user_pool"),
-            login.cognito.user_pool,
-            f"it is in {region}, and the load balancer in {cluster.region} takes only one of its own region",
-            f"name a user pool in {cluster.region}, or write `oidc`",
-            read=(("clusters", name, "region"),),
-        )
 
 
 # The bucket or file system, by itself and as the store of EKS clusters.
@@ -217,5 +166,4 @@ CHECKS = (
     pools.check_pools,
     pools.check,
     check_store,
-    check,
 )

@@ -107,7 +107,6 @@ def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
         "device_plugin": ("nvidia-device-plugin", cluster.charts.device_plugin),
         "cluster_autoscaler": ("cluster-autoscaler", cluster.charts.cluster_autoscaler),
         "efa_device_plugin": ("aws-efa-k8s-device-plugin", cluster.charts.efa_device_plugin),
-        "load_balancer_controller": ("aws-load-balancer-controller", cluster.charts.load_balancer_controller),
     }
     for key, (name, pinned_chart) in pinned.items():
         yield from chart_findings((*at, key), name, pinned_chart, read=[(*at, key, "version")])

@@ -11,7 +11,7 @@ from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.schema.names import is_subdomain, key_problem, label_findings, node_label_findings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
-from slipway.infra.schema.request import Exposed, Request
+from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import taint_findings
 
 # Clusters that are already there: what the kubeconfig's user may do, and who brings the device plugin.
@@ -81,71 +81,6 @@ def _beyond_the_namespace(at: Path, cluster: ExistingCluster) -> Iterator[Findin
                 "ask an administrator to label them, and remove it",
                 read=read,
             )
-
-
-# Apps that people reach from outside a cluster that is already there: what carries it out, and how.
-
-
-def check(request: Request) -> Iterator[Finding]:
-    """Findings about clusters without a way in, and about certificates and logins that they do not have."""
-    for name, cluster in request.clusters_of(ExistingCluster).items():
-        place: Path = ("clusters", name, "ingress")
-        if cluster.ingress and not (cluster.ingress.namespace or cluster.ingress.networks):
-            yield Finding(
-                place,
-                None,
-                "it does not say where its pods are, so that every pod of the cluster could connect past it",
-                "write the `namespace` of its pods, or `networks` where they use the network of their nodes",
-            )
-        for app in request.exposed_on(name):
-            yield from _way_in(app, cluster, place)
-            yield from _certificate(app, cluster, place)
-            yield from _login(app, place)
-
-
-def _way_in(app: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
-    if cluster.ingress is None and not cluster.openshift:
-        yield Finding(
-            app.at,
-            None,
-            "nothing is known of the cluster that could carry it out",
-            f"write `{'.'.join(map(str, place))}: {{class_name: …, namespace: …}}`, as `kubectl get ingressclass` "
-            "and the pods of its controller show them",
-            read=(place,),
-        )
-
-
-def _certificate(app: Exposed, cluster: ExistingCluster, place: Path) -> Iterator[Finding]:
-    tls, at = app.ingress.tls, (*app.at, "tls")
-    by_route = cluster.openshift and cluster.ingress is None
-    if by_route and tls.kind not in (None, "managed"):
-        yield Finding(
-            at,
-            None,
-            f"`{tls.chosen[0]}` is not for a Route, for which the router's own certificate stands",
-            "write `tls: {managed: true}`; or name the cluster's IngressClass, which takes Secrets and issuers",
-            read=(place,),
-        )
-    elif not by_route and tls.kind in ("managed", "acm"):
-        yield Finding(
-            at,
-            None,
-            f"`{tls.chosen[0]}` is a certificate of a cloud's load balancer",
-            "write `secret`, the name of one in the namespace, or `issuer`, a ClusterIssuer of cert-manager",
-            read=(place,),
-        )
-
-
-def _login(app: Exposed, place: Path) -> Iterator[Finding]:
-    login = app.ingress.login
-    if login.kind in ("iap", "cognito"):
-        yield Finding(
-            (*app.at, "login", login.kind),
-            None,
-            "a login of a cloud's load balancer, and there is none here",
-            "write `oidc`: a proxy in the cluster asks for it",
-            read=(place,),
-        )
 
 
 # What a stack file says of the network between the nodes of a pool.
@@ -358,4 +293,4 @@ def _pool_taints(pool: ExistingPool) -> set[str]:
     return {f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints}
 
 
-CHECKS = (check_clusters, check_pools, check_interconnect, check_nodes, store.check, check)
+CHECKS = (check_clusters, check_pools, check_interconnect, check_nodes, store.check)

@@ -130,7 +130,7 @@ def _firewalls(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 rule.urn,
                 "it lets the whole Internet in",
-                "name the ranges or service accounts that have to come in; people can come through IAP",
+                "name the ranges or service accounts that have to come in",
             )
 
 

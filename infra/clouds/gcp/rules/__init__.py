@@ -267,33 +267,6 @@ def _key(place: Path, key: str | None, region: str, location: Path) -> Iterator[
         )
 
 
-# Apps that people reach by Google's load balancer: its own certificate, and Identity-Aware Proxy or a proxy.
-
-
-def check_ingress(request: Request) -> Iterator[Finding]:
-    """Findings about what Google's load balancer cannot do."""
-    for name in request.clusters_of(GcpCluster):
-        read = (("clusters", name, "cloud"),)
-        for app in request.exposed_on(name):
-            tls, login = app.ingress.tls, app.ingress.login
-            if tls.kind not in (None, "managed"):
-                yield Finding(
-                    (*app.at, "tls"),
-                    None,
-                    f"`{tls.chosen[0]}` is not for Google's load balancer, which has a certificate of Google's",
-                    "write `tls: {managed: true}`",
-                    read=read,
-                )
-            if login.kind == "cognito":
-                yield Finding(
-                    (*app.at, "login", "cognito"),
-                    None,
-                    "Amazon Cognito is a login of AWS's load balancers",
-                    "write `iap`, or `oidc` with the issuer of the user pool",
-                    read=read,
-                )
-
-
 # Maintenance windows: how long they are, and how many hours of them GKE wants.
 
 
@@ -543,5 +516,4 @@ CHECKS = (
     check,
     check_filestore,
     check_keys,
-    check_ingress,
 )

@@ -210,18 +210,6 @@ def test_a_new_cluster_opens_nothing_by_an_endpoint_that_iam_guards() -> None:
     assert "from everywhere" not in let_in(DEV, {"clusters.second": cluster})
 
 
-def test_people_behind_identity_aware_proxy_are_named() -> None:
-    def open_to(members: list[str]) -> dict[str, Any]:
-        login = {"iap": {"members": members}}
-        ingress = {"host": "digits.example.org", "tls": {"managed": True}, "login": login}
-        return {"pipelines.mnist.apps.page.ingress": ingress}
-
-    team, eve = "group:team@example.org", "user:eve@example.org"
-    said = let_in("gcp-serving", open_to([team, eve]), open_to([team]))
-    assert eve in said
-    assert team not in said
-
-
 def test_a_claim_that_runs_by_the_clock_hold_cannot_go_before_them() -> None:
     def refused(changes: Mapping[str, Any]) -> list[str]:
         return [finding.name for finding in findings("gcp-batch", changes) if finding.policy == "deletion-refused"]
