@@ -96,7 +96,6 @@ PIPELINE_VALUES: Sequence[Any] = (
     "**/*.py", "../x.py", "metrics.json#/a", "m.json#", "#/x", "x.png", "a/../../x.json#/~2", "python x.py",
     ["python"], ["python", "x.py"], ["{output}"], ["sh", "-c", "x"], ["python", "-m", "x", ""],
     "requirements.txt", "Dockerfile", "ordered", "valkey", "program", "tensorboard", "notebook", "max", "percent",
-    "mlflow",
     "integer", "number", "boolean", 22, 80, 8080, 65536, {"run": ["python"]}, {"number": "m.json#/a"},
     {"count": 2, "wait": "1m"}, {"by": "x", "of": "max"}, {"files": "{prepare}/*.csv"}, {"pool": ["cpu", "gpu"]},
     {"a": list(range(200))}, {"type": "integer", "default": "x"}, {"type": "string", "choices": []}, {"x": ["x"]},

@@ -29,10 +29,6 @@ OF_APPS = ("store", "pipeline", "port", "data", "token")
 """References in the arguments of an app beside those to steps: the store, the pipeline's directory there, its
 port, the directory of its volume, and its token."""
 
-
-RUNS = "runs"
-"""The reference to the file that tells an app of the pipeline's runs, where it is told of them."""
-
 OF_STORE = ("store", "pipeline")
 """Those of `OF_APPS` that mean a place in the store."""
 
@@ -104,11 +100,6 @@ class KeptAppSettings(AppSettings):
     """Where an app with a volume of its own runs. It has one pod."""
 
     storage: Size = Field(default="5Gi", description="Size of the volume that keeps its data.")
-
-    @property
-    def has_volume(self) -> bool:
-        """Whether there is a volume."""
-        return True
 
 
 class CountedAppSettings(AppSettings):
@@ -197,9 +188,7 @@ class AppDeclaration:
 
     ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
     command's files ship in the bundle's folder of code, and the module is started. ``idle`` says what becomes of
-    it while nobody uses it. ``outside`` are ports of servers that it connects to and that the stack does not have,
-    each by the key of its settings that names the server. With ``told_of_runs``, ``{runs}`` is a file that says by
-    which commit the pipeline's runs are declared, and on which pools (`slipway.infra.kubernetes.apps.runs`).
+    it while nobody uses it.
     """
 
     name: str
@@ -231,8 +220,6 @@ class AppDeclaration:
     build: ImageBuild | None = None
     substitute: Substitute | None = None
     idle: Idle | None = None
-    outside: Mapping[str, int] = field(default_factory=dict[str, int])
-    told_of_runs: bool = False
 
     @property
     def uses_store(self) -> bool:

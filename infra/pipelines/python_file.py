@@ -16,7 +16,6 @@ from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.apps import (
     OF_APPS,
-    RUNS,
     AppDeclaration,
     KeptAppSettings,
     address_variables,
@@ -385,11 +384,10 @@ def _program(app: AppDeclaration) -> Iterator[str]:
     """What is wrong with the command line of an app, and with what it has."""
     if not app.arguments and app.module is None:
         yield "has neither a `module` nor a command line"
-    if app.keeps_data != (isinstance(app.placed_by, KeptAppSettings) and app.placed_by.has_volume):
+    if app.keeps_data != isinstance(app.placed_by, KeptAppSettings):
         yield "keeps data where `placed_by` is a `KeptAppSettings`, and else does not"
     words = [*app.arguments, *app.environment.values()]
-    told = {RUNS} if app.told_of_runs else set[str]()
-    yield from pods.misfits(words, {*app.inputs, *app.folders, *told}, OF_APPS)
+    yield from pods.misfits(words, {*app.inputs, *app.folders}, OF_APPS)
     used = {name for word in words for name in pods.names(word)}
     for name in sorted({*OF_APPS} & {*app.inputs, *app.folders}):
         yield f"has an input or a folder `{name}`, a name that means something else in its command line"

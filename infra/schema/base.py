@@ -33,6 +33,9 @@ class Model(BaseModel):
     removed: ClassVar[Mapping[str, Removed]] = {}
     """The keys that it had in an earlier release, and what to write instead."""
 
+    removed_kinds: ClassVar[Mapping[str, Removed]] = {}
+    """Of a section that a key such as `kind` tells from others: values that this key had in an earlier release."""
+
 
 def refuse(reason: str, fix: str) -> PydanticCustomError:
     """The error by which a value's validator refuses it, in the words a `Problem` shows."""

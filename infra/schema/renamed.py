@@ -1,9 +1,10 @@
 """Keys of an earlier release: those with a new name, and those that are gone.
 
 A model names them in `Model.renamed` and `Model.removed`, whether it is a section of a stack file or of a
-``pipeline.yaml``. An old name works for one minor version, and a warning says the new one: reading a file moves
-the value there (`slipway.infra.schema.repairs.repair`). What reads plain values before that has to know the old
-name itself. A removed key is refused; for one minor version the error says what to write instead.
+``pipeline.yaml``; kinds of sections that are gone in `Model.removed_kinds`. An old name works for one minor
+version, and a warning says the new one: reading a file moves the value there
+(`slipway.infra.schema.repairs.repair`). What reads plain values before that has to know the old name itself. What
+is gone is refused; for one minor version the error says what to write instead.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Renamed:
 
 @dataclass(frozen=True)
 class Removed:
-    """A key that is gone ``since`` a minor version, as `0.2`.
+    """A key, or a kind of section, that is gone ``since`` a minor version, as `0.2`.
 
     ``instead`` says what to write in its place, as the fix of a problem. The next minor version drops the entry: a
     test asks for that. ``docs/removed.md`` says the same with an example.
@@ -52,7 +53,7 @@ class Removed:
 
     @property
     def reason(self) -> str:
-        """Why the key is refused."""
+        """Why it is refused."""
         return f"removed in {self.since}"
 
 

@@ -86,8 +86,19 @@ def removed_key(error: ErrorDetails, model: type[BaseModel]) -> Removed | None:
     return section.removed.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
 
 
+def removed_kind(error: ErrorDetails, model: type[BaseModel]) -> Removed | None:
+    """For a section of an unknown kind: what to write in place of one that an earlier release had."""
+    if error["type"] != "union_tag_invalid":
+        return None
+    tag, options = error.get("ctx", {})["tag"], _options(_annotation_at(error["loc"], model))
+    kinds = [option.removed_kinds for option in options if issubclass(option, Model)]
+    return next((removed[tag] for removed in kinds if tag in removed), None)
+
+
 def meant_tag(error: ErrorDetails, section: Mapping[Any, Any], model: type[BaseModel]) -> str | None:
     """For a section whose cloud or kind is wrong or missing: the one that is nearest, or has most of its keys."""
+    if removed_kind(error, model):
+        return None
     union = _annotation_at(error["loc"], model)
     if error["type"] == "union_tag_invalid" and (near := nearest(error.get("ctx", {})["tag"], _tag_values(union))):
         return near
@@ -174,8 +185,6 @@ def finding_of(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS
         fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
         if renamed := renamed_key(error, model):
             reason, fix = renamed.reason, renamed.fix
-        if removed := removed_key(error, model):
-            reason, fix = removed.reason, removed.instead
     elif kind == "missing":
         value, reason, fix = (
             None,
@@ -207,7 +216,9 @@ def finding_of(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS
     elif kind in {"value_error", "assertion_error"}:
         # Of a validator that a pipeline's declaration has.
         reason = str(context["error"])
-    if value is None and kind not in {"missing", "union_tag_not_found", "extra_forbidden"}:
+    if removed := removed_key(error, model) or removed_kind(error, model):
+        reason, fix = removed.reason, removed.instead
+    elif value is None and kind not in {"missing", "union_tag_not_found", "extra_forbidden"}:
         reason, fix = "empty", f"{fix}, or remove the key"
     return Finding(place, value, reason, fix)
 

@@ -384,7 +384,7 @@ def app_volumes(sections: Mapping[str, PipelineSettings]) -> tuple[AppVolume, ..
         )
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
-        if isinstance(app.placed_by, KeptAppSettings) and app.placed_by.has_volume
+        if isinstance(app.placed_by, KeptAppSettings)
     )
 
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from slipway.infra.kubernetes.apps.runs import revision
 from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION, data_of
 from slipway.infra.kubernetes.run import MANIFEST
 from slipway.infra.placed import CODE
@@ -58,6 +58,20 @@ class Notes:
             "data": data_of(annotations),
         }
         files.write(self.store / FACTS / f"{path}.json", json.dumps(facts, indent=2) + "\n")
+
+
+def revision(root: Path) -> Mapping[str, Any]:
+    """The commit that is checked out at ``root``, and whether files differ from it; empty where there is none."""
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    return {"commit": commit, "changed": bool(_git(root, "status", "--porcelain"))} if commit else {}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return "" if done.returncode else done.stdout.strip()
 
 
 def _code(job: Resource, record: JobRecord, objects: Objects) -> dict[str, str]:

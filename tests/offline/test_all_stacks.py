@@ -209,16 +209,12 @@ def test_a_changed_comment_changes_what_ships_the_file_and_the_order_of_keys_not
 ) -> None:
     trained = {"mnist-train-bundle", "mnist-train", "mnist-predict"}
     served = {*trained, "mnist-serving-publish", "mnist-notebook-bundle", "mnist-notebook"}
-    # MLflow learns the commits of the new runs from a ConfigMap, and its pod stays.
-    recorded = {*served, "mnist-mlflow-runs"}
     others = {"aws-batch", "gcp-batch", "gcp-platform", "onprem-batch"}
     preview = build_preview(commented, clone)
     assert {stack.stack for stack in preview.stacks} == set(stacks_of(ROOT))
     for stack in preview.stacks:
-        serving = stack.stack in {"aws-serving", "gcp-serving"}
+        serving = stack.stack in {"aws-serving", "demo", "gcp-serving"}
         expected = served if serving else set[str]() if stack.stack in others else trained
-        if stack.stack == "demo":
-            expected = recorded
         assert stack.changes is not None
         expected = expected | {change.name for change in stack.changes.resources if change.of}
         assert {change.name for change in stack.changes.resources} == expected, stack.stack
@@ -248,9 +244,7 @@ def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evalua
         for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "gcp-team", "local", "onprem", "openshift"):
             assert name in text
         told = [line for line in lines if "workloads/mnist/train.py changed" in line]
-        assert len(told) == 3, (
-            "once for those with a notebook, for the one with MLflow beside it, and for all others"
-        )
+        assert len(told) == 2, "once for those with a notebook, once for all others"
         ended = [line for line in lines if "ends-running-pods" in line]
         assert len(ended) == 1, "what is the same in all stacks is said once"
         assert "mnist-notebook" in ended[0]

@@ -1,4 +1,4 @@
-"""The price of a run in MLflow, as the program declares it, and in ``make show runs``: they are one number."""
+"""The price of a step as its pods know it, to keep to a budget, and in ``make show runs``: they are one number."""
 
 import json
 from collections.abc import Mapping
@@ -12,14 +12,13 @@ from slipway.infra.clouds.aws.review import charges as aws
 from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.clouds.gcp.review import charges as gcp
 from slipway.infra.clouds.gcp.settings import GcpCluster
-from slipway.infra.kubernetes.apps.runs import FILE
+from slipway.infra.kubernetes.labels import LIMITS_FILE
 from slipway.infra.platform import Rate
 from slipway.infra.review.stack import Stack, at, mapping
 from slipway.offline.engine.stack_config import stack_config
 from slipway.offline.evaluated.rates import node_rate
 from slipway.tools.history.comparison import price
 from slipway.tools.watch.plan import plan_of
-from slipway.workloads.apps.mlflow.records import record
 from slipway.workloads.runtime.history import Result, result
 from tests.support.checkout import ROOT
 from tests.support.clouds.autopilot import CHANGES
@@ -29,8 +28,7 @@ from tests.support.stores import add_result
 
 pytestmark = pytest.mark.slow
 
-APP = {"pool": "cpu", "storage": "1Gi"}
-MLFLOW = {"pipelines.mnist.apps": {"mlflow": APP}, "rehearsal": GONE}
+LIMITED = {"budget": {"run": 1000}, "rehearsal": GONE}
 N1 = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "zones": ["us-central1-a"]}
 POOLS: Mapping[str, Mapping[str, Any]] = {
     "gcp-dev": {
@@ -56,14 +54,14 @@ def rate_of(said: Mapping[str, Any], pool: str) -> Rate | None:
     return gcp.node_rate(settings, settings.pools[pool])
 
 
-def prices_of_runs(stack: Stack) -> dict[str, dict[str, Any]]:
-    """What the stack tells its MLflow of the runs, by the directories of their results."""
+def prices_of_steps(stack: Stack) -> dict[str, dict[str, Any]]:
+    """What the stack tells its pods, which keep to a budget, of the price of each step by the pool."""
     (content,) = [
         text
         for resource in stack.of_type("kubernetes:core/v1:ConfigMap")
-        if isinstance(text := at(resource.properties, "data", FILE), str)
+        if isinstance(text := at(resource.properties, "data", LIMITS_FILE), str)
     ]
-    return json.loads(content)["runs"]
+    return json.loads(content)["prices"]
 
 
 def in_store(store: Path, path: str, facts: Mapping[str, Any]) -> Result:
@@ -80,38 +78,34 @@ def in_store(store: Path, path: str, facts: Mapping[str, Any]) -> Result:
 
 
 @pytest.mark.parametrize("name", ["gcp-dev", "aws-dev", "autopilot"])
-def test_mlflow_and_the_list_of_runs_have_the_same_price(name: str, tmp_path: Path) -> None:
+def test_a_budget_and_the_list_of_runs_have_the_same_price(name: str) -> None:
     if name == "autopilot":
-        mnist = {**CHANGES["pipelines"]["mnist"], "apps": {"mlflow": APP}}
-        stack = previewed("gcp-dev", {**CHANGES, "pipelines": {"mnist": mnist}})
+        stack = previewed("gcp-dev", {**CHANGES, **LIMITED})
     else:
         (cluster,) = mapping(stack_config(name, ROOT)["slipway:clusters"])
         more = {f"clusters.{cluster}.pools.{pool}": said for pool, said in POOLS[name].items()}
-        stack = previewed(name, {**MLFLOW, **more})
+        stack = previewed(name, {**LIMITED, **more})
         clusters = mapping(stack.configuration["slipway:clusters"])
         seen = {pool.name: node_rate(stack, pool) for pool in stack.own_pools}
         rates = {pool: rate_of(mapping(clusters[cluster]), pool) for pool in seen}
         assert {pool: rate and rate.dollars for pool, rate in rates.items()} == seen
         assert any(rate is not None and rate.day.startswith("20") for rate in rates.values())
-    told = prices_of_runs(stack)
-    expected = {step.job: step for step in plan_of(stack).steps}
+    told = prices_of_steps(stack)
+    expected = {f"{step.pipeline}.{step.step}": step for step in plan_of(stack).steps}
     known = 0
-    for path, facts in told.items():
-        pipeline, step, digest = path.split("/")
-        job = next(of for of in expected.values() if (of.pipeline, of.step) == (pipeline, step))
-        assert job.job.endswith(digest)
-        assert facts.get("rate") == job.rate
-        assert facts.get("kept") == job.kept
-        of_list = in_store(tmp_path, path, {"rate": job.rate, "pods": job.pods})
-        of_mlflow = record(tmp_path, in_store(tmp_path, path, facts), [])
-        metrics = {metric["key"]: metric["value"] for metric in of_mlflow.metrics}
-        assert metrics["cost/node_seconds"] == 2700
-        assert metrics["cost/gpu_seconds"] == 2700
-        assert metrics.get("cost/usd") == of_list.dollars
-        assert bool(price(of_list)) is ("cost/usd" in metrics)
-        assert ("rate" in of_mlflow.tags) is ("cost/usd" in metrics)
-        known += "cost/usd" in metrics
-    assert known, "some of the runs have a price"
+    for step, pools in told.items():
+        (priced,) = pools.values() or [{}]
+        assert priced.get("dollars") == expected[step].rate
+        assert priced.get("kept") == (None if not priced else expected[step].kept or 0.0)
+        known += bool(priced)
+    assert known, "some of the steps have a price"
+
+
+def test_the_seconds_of_all_pods_on_nodes_are_paid(tmp_path: Path) -> None:
+    made = in_store(tmp_path, "shop/train/aaaaaaaaaa", {"rate": 3.6})
+    assert (made.node_seconds, made.dollars) == (2700, 2.7)
+    assert price(made)
+    assert not price(in_store(tmp_path, "shop/train/bbbbbbbbbb", {}))
 
 
 def test_nothing_was_paid_for_a_rehearsal_and_what_is_not_known_is_not_nought(tmp_path: Path) -> None:
@@ -121,9 +115,7 @@ def test_nothing_was_paid_for_a_rehearsal_and_what_is_not_known_is_not_nought(tm
     assert in_store(tmp_path, path, {name: f"{value}" for name, value in priced.items()}).dollars == 2.7
     unpaid: list[Mapping[str, Any]] = [{**priced, "code": {}, "began": 1, "ended": 2}, {"stack": "dev"}]
     for facts in unpaid:
-        of_mlflow = record(tmp_path, in_store(tmp_path, path, facts), [])
-        assert "cost/usd" not in {metric["key"] for metric in of_mlflow.metrics}
-        assert not of_mlflow.tags.keys() & {"rate", "prices"}
+        assert in_store(tmp_path, path, facts).dollars is None
     add_result(tmp_path, "shop/train/bbbbbbbbbb", {"metrics.json": {}})
     made = result(tmp_path, "shop/train/bbbbbbbbbb")
     assert made is not None

@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from slipway.infra.pipelines import apps, contract, matrix
-from slipway.infra.pipelines.app_kinds import mlflow
 from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.pipelines.file import shape
@@ -82,7 +81,6 @@ GROUPS: Sequence[Mapping[type[BaseModel], str]] = (
         contract.ServiceSettings: "Keys of every service",
         apps.AppSettings: "Keys of every app",
         apps.KeptAppSettings: "Keys of an app with a volume",
-        mlflow.MlflowSettings: "Keys of MLflow",
     },
     {AppKind: "Keys of an app of any kind"},
 )

@@ -1,6 +1,6 @@
 """The MNIST pipeline: prepare the data on a CPU pool, train on one accelerator pool, predict on another.
 
-Where a stack file asks for them, its apps stay after it: a model server, a page, TensorBoard, MLflow, a notebook.
+Where a stack file asks for them, its apps stay after it: a model server, a page, TensorBoard, a notebook.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from slipway.infra.pipelines.app_kinds import mlflow, notebook, page, tensorboard, tensorflow_serving
-from slipway.infra.pipelines.app_kinds.mlflow import MlflowSettings
+from slipway.infra.pipelines.app_kinds import notebook, page, tensorboard, tensorflow_serving
+from slipway.infra.pipelines.app_kinds.contract import REMOVED
 from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings
 from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures
 from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
@@ -89,6 +89,8 @@ class MnistSteps(Model):
 class MnistApps(Model):
     """What runs after the steps, for people; each only where it is named."""
 
+    removed = REMOVED
+
     serving: ServingSettings | None = Field(
         default=None,
         description="TensorFlow Serving with the model; a step publishes each one that is accurate enough.",
@@ -97,9 +99,6 @@ class MnistApps(Model):
         default=None, description="A page on which people draw a digit and see what the served model reads."
     )
     tensorboard: TensorBoardSettings | None = Field(default=None, description="TensorBoard over the trainings.")
-    mlflow: MlflowSettings | None = Field(
-        default=None, description="MLflow, with every training as a run that can be compared with others."
-    )
     notebook: NotebookSettings | None = Field(
         default=None, description="JupyterLab beside the store, with the steps at hand."
     )
@@ -294,8 +293,6 @@ def apps(settings: Mnist) -> list[AppDeclaration]:
         declared.append(page.declaration("page", wanted.page, PAGE, {"prepare": "prepare"}))
     if wanted.tensorboard is not None:
         declared.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
-    if wanted.mlflow is not None:
-        declared.append(mlflow.declaration("mlflow", wanted.mlflow, steps(settings)))
     if wanted.notebook is not None:
         server = SERVING if wanted.serving is not None else None
         declared.append(

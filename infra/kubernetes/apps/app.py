@@ -261,10 +261,7 @@ def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Re
     files = {folder_map(planned, name): folder for name, folder in planned.folders.items()}
     if planned.bundle:
         files[bundle_map(planned)] = planned.bundle
-    maps: list[pulumi.Resource] = [config_map(name, data, namespace, labels, opts) for name, data in files.items()]
-    if planned.runs:
-        maps.append(planned.runs.declare(planned.name, args.root, namespace, labels, opts))
-    return maps
+    return [config_map(name, data, namespace, labels, opts) for name, data in files.items()]
 
 
 def _secret(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

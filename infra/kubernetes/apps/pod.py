@@ -8,7 +8,6 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.apps.runs import FILE, DeclaredRuns, runs_volume
 from slipway.infra.kubernetes.apps.waiting import WAITER, Waits, waiter
 from slipway.infra.kubernetes.ingress.exposure import PROXIES
 from slipway.infra.kubernetes.ingress.login_proxy import DRAINING, lifecycle
@@ -44,7 +43,7 @@ from slipway.infra.kubernetes.shipping.bundle import (
 )
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import require_fit
-from slipway.infra.pipelines.apps import RUNS, AppDeclaration, runs_file, start_variable, token_variable
+from slipway.infra.pipelines.apps import AppDeclaration, runs_file, start_variable, token_variable
 from slipway.infra.pipelines.pods import NODE_NAME
 from slipway.infra.placed import (
     CODE,
@@ -82,15 +81,14 @@ IN_IMAGE = "install them as a package into an image and name that as `image`"
 class PlannedApp:
     """An app with the files that it ships, and the runs whose results it reads.
 
-    ``bundle`` is None where it ships nothing: its image has all that it runs. It is told of ``runs``. Its pods
-    wait for what ``waits`` says before they start; None: `up` has waited for all of it.
+    ``bundle`` is None where it ships nothing: its image has all that it runs. Its pods wait for what ``waits``
+    says before they start; None: `up` has waited for all of it.
     """
 
     app: App
     bundle: Files | None
     folders: Mapping[str, Files]
     inputs: Mapping[str, Run]
-    runs: DeclaredRuns | None = None
     waits: Waits | None = None
 
     @property
@@ -108,9 +106,8 @@ def plan(app: App, root: Path, runs: Mapping[str, Run], waits: Waits | None = No
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
     starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
     starters += [*([WAITER] if waits else []), *([TESTER] if app.test else [])]
-    declared_runs = DeclaredRuns.of(app.pipeline, runs.values()) if app.declared.told_of_runs else None
     bundle = app_bundle(app.declared, app.command, root, starters)
-    return PlannedApp(app, bundle, folders, inputs, declared_runs, waits)
+    return PlannedApp(app, bundle, folders, inputs, waits)
 
 
 def is_told(app: App) -> bool:
@@ -300,7 +297,6 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
         TOKEN: mark,
         **inputs,
         **{name: f"{FOLDERS}/{name}" for name in declared.folders},
-        **({RUNS: f"{FOLDERS}/{RUNS}/{FILE}"} if declared.told_of_runs else {}),
     }
     *before, last = text.format_map(values).split(mark)
     variable = f"$({token_variable(declared.name)})"
@@ -428,8 +424,6 @@ def _mounts(planned: PlannedApp) -> list[k8s.core.v1.VolumeMountArgs]:
             )
         )
     mounts += [mount(name, f"{FOLDERS}/{name}", read_only=True) for name in planned.folders]
-    if planned.runs:
-        mounts.append(mount(RUNS, f"{FOLDERS}/{RUNS}", read_only=True))
     if app.declared.keeps_data:
         mounts.append(mount(DATA, DATA_PATH))
     if shared_memory(app.resources):
@@ -451,8 +445,6 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
         volume(name, config_map_name(folder_map(planned, name), files), files)
         for name, files in planned.folders.items()
     ]
-    if planned.runs:
-        volumes.append(runs_volume(planned.name))
     if app.declared.keeps_data:
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
         volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))

@@ -1,8 +1,8 @@
 """The contract of a kind of app, and what is checked of apps of all kinds in a ``pipeline.yaml``.
 
-Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `mlflow`, `tensorflow_serving`
-and `program`. ``APP_KINDS`` in `slipway.infra.pipelines.file.shape` lists them; nothing else asks of which kind an
-app is.
+Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `tensorflow_serving` and
+`program`. ``APP_KINDS`` in `slipway.infra.pipelines.file.shape` lists them; nothing else asks of which kind an app
+is.
 
 A kind of app is a subclass of `AppKind`. Its fields are the keys that a ``pipeline.yaml`` may have of an app of
 this kind, and its name is the type of the key ``kind``. Its docstring and the descriptions of its fields are its
@@ -41,6 +41,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, address_variables, told_twice
 from slipway.infra.pipelines.contract import StepDeclaration
@@ -50,9 +51,13 @@ from slipway.infra.pipelines.python_file import circle_of
 from slipway.infra.schema.base import Cpu, Int, Memory, Model, Size
 from slipway.infra.schema.names import Image, name_findings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.renamed import Removed
 
 APPS = "apps"
 """The section of a ``pipeline.yaml`` that declares apps, and of a stack file that says where they run."""
+
+REMOVED = {"mlflow": Removed(f"let programs log to a tracking server of yours: {page('your-program.md')}")}
+"""Kinds of apps that an earlier release had, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,8 @@ class AppKind(Model, ABC):
 
     settings: ClassVar[type[AppSettings]] = AppSettings
     """What a stack file may say of an app of this kind, with the kind's defaults."""
+
+    removed_kinds = REMOVED
 
     references: ClassVar[Collection[str]] = ()
     """What its words may refer to beside steps and parameters: some of `slipway.infra.pipelines.apps.OF_APPS`."""

@@ -3,13 +3,13 @@
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from slipway.infra.pipelines import valkey
-from slipway.infra.pipelines.app_kinds.contract import APPS, AppKind
+from slipway.infra.pipelines.app_kinds.contract import APPS, REMOVED, AppKind
 from slipway.infra.pipelines.apps import AppSettings
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
 from slipway.infra.pipelines.file.shape import (
@@ -34,6 +34,7 @@ from slipway.infra.pipelines.scripts import is_script
 from slipway.infra.pipelines.search import IN_STACK, SEARCH, TRIALS, StepSearch
 from slipway.infra.schema.base import Float, Int, Model, no_truth, refuse
 from slipway.infra.schema.problems import Path
+from slipway.infra.schema.renamed import Removed
 
 KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -66,6 +67,16 @@ class _PartialAxes(Axes):
     model_config = IGNORING
 
 
+class _Apps(Model):
+    removed = REMOVED
+
+
+class _NoApps(PipelineSettings):
+    removed: ClassVar[Mapping[str, Removed]] = {
+        APPS: Removed(f"remove it: the pipeline has no apps. In place of `mlflow`, {REMOVED['mlflow'].instead}")
+    }
+
+
 def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
     """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``,
     for each service below ``services`` and for each app below ``apps``.
@@ -91,6 +102,8 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
         fields[SERVICES] = _services(name, declared, lost)
     if declared.apps or _any_at(lost, APPS):
         fields[APPS] = _apps(name, declared, lost)
+    elif base is PipelineSettings:
+        base = _NoApps
     return _model(name, base, declared.description or f"Where the steps of `{name}` run.", fields)
 
 
@@ -123,7 +136,8 @@ def _apps(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
         for key, app in declared.apps.items()
     }
     about = "The apps that run, and where each does."
-    model = _model(f"{name}Apps", _PartialModel if _any_at(lost, APPS) else Model, about, fields)
+    base = Model if REMOVED.keys() & fields.keys() else _Apps
+    model = _model(f"{name}Apps", _PartialModel if _any_at(lost, APPS) else base, about, fields)
     return (model, Field(default_factory=model, description=about))
 
 

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.app_kinds.contract import AppKind
-from slipway.infra.pipelines.app_kinds.mlflow import MlflowApp
 from slipway.infra.pipelines.app_kinds.notebook import NotebookApp
 from slipway.infra.pipelines.app_kinds.page import PageApp
 from slipway.infra.pipelines.app_kinds.program import ProgramApp
@@ -33,7 +32,7 @@ from slipway.infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, r
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.quantities import seconds
 
-APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp, MlflowApp)
+APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp)
 """The kinds of apps."""
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.settings.checks.pipelines import RENAME, pools_of
 from slipway.infra.settings.checks.stack import missing_secret
 from slipway.infra.settings.checks.steps import Target, in_words, staying, targets
-from slipway.infra.settings.model import EgressSettings
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import (
     KEY,
@@ -56,7 +55,6 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
             yield from _pods(placed)
             yield from _stopped(placed)
             yield from _account(placed, draft)
-            yield from _outside(placed, draft.egress)
             yield from _follows(placed, of_pipeline, settings)
         apps += of_pipeline
     if apps:
@@ -143,16 +141,6 @@ def _account(placed: _Placed, draft: Draft) -> Iterator[Finding]:
             f"with its name, the service account of the app `{placed.app.name}` is called `{name}`, like the Jobs'"
         )
         yield Finding((KEY, placed.pipeline), placed.pipeline, reason, RENAME, read=(("service_account",),))
-
-
-def _outside(placed: _Placed, egress: EgressSettings) -> Iterator[Finding]:
-    """The servers outside of the stack to which no pod may connect."""
-    open_ports = {port for network in egress.allow.values() for port in network.ports}
-    for key, port in placed.app.outside.items():
-        if egress.restrict and port not in open_ports:
-            reason = f"pods may connect to no address at port {port}"
-            fix = f"add its network: `egress: {{allow: {{{placed.app.name}: {{cidr: …, ports: [{port}]}}}}}}`"
-            yield Finding((*placed.at, key), port, reason, fix, read=(("egress", "allow"),))
 
 
 def _follows(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
-from slipway.infra.kubernetes.apps.runs import FILE
 from slipway.infra.kubernetes.cluster.api_access import RUNNER
-from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
+from slipway.infra.kubernetes.labels import LIMITS_FILE, PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
@@ -446,13 +445,13 @@ def test_a_failure_is_noted_of_a_job_and_of_its_mover_by_whoever_let_it_run(in_c
 
 @pytest.mark.slow
 def test_what_a_place_costs_is_told_by_its_pool_and_noted_by_its_pods() -> None:
-    mlflow = {"pipelines.mnist.apps": {"mlflow": {"pool": "cpu", "storage": "1Gi"}}}
-    moved = declared(PLACES, preview=True, changes=mlflow)
-    (runs,) = (map_.inputs["data"][FILE] for map_ in moved.of(CONFIG_MAP) if FILE in map_.inputs.get("data", {}))
-    told = json.loads(runs)["runs"][run_of(moved)]
-    assert told["pools"].keys() == {place["pool"] for place in plan(moved)["places"]}
-    assert told["pools"]["train-spot"]["rate"] < told["pools"]["train"]["rate"] < told["pools"]["predict"]["rate"]
-    assert {pool["kept"] for pool in told["pools"].values()} == {600.0}
+    moved = declared(PLACES, preview=True, changes={"budget": {"run": 1000}})
+    maps = [map_.inputs.get("data", {}) for map_ in moved.of(CONFIG_MAP)]
+    (limits,) = (data[LIMITS_FILE] for data in maps if LIMITS_FILE in data)
+    told = json.loads(limits)["prices"]["mnist.train"]
+    assert told.keys() == {place["pool"] for place in plan(moved)["places"]}
+    assert told["train-spot"]["dollars"] < told["train"]["dollars"] < told["predict"]["dollars"]
+    assert {pool["kept"] for pool in told.values()} == {600.0}
     for place in plan(moved)["places"]:
         command = " ".join(pod(held(moved)[place["job"]])["spec"]["containers"][0]["command"])
         assert f"--pool {place['pool']} " in command

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from slipway.infra.clouds.existing.settings import ExistingPool
+from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.file.shape import PipelineStep
 from slipway.infra.schema.base import Model
 from slipway.infra.schema.problems import Problem, SettingsError
@@ -41,8 +42,8 @@ def released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PipelineStep, "renamed", {"command": Renamed("run", "0.2")})
 
 
-def folder(at: Path, step: dict[str, Any]) -> Path:
-    content = yaml.safe_dump({"description": "Counts.", "steps": {"count": step}})
+def folder(at: Path, step: dict[str, Any], **more: Any) -> Path:
+    content = yaml.safe_dump({"description": "Counts.", "steps": {"count": step}, **more})
     return write_tree(at / "lines", {"pipeline.yaml": content, "count.py": "print()\n"})
 
 
@@ -123,18 +124,20 @@ def test_a_preview_has_each_as_a_finding_and_not_as_a_remark_too(
     assert not [remark for remark in preview.remarks if "labels" in remark or "command" in remark]
 
 
-def test_a_removed_key_is_refused_with_what_to_write_instead(
+def test_a_removed_key_or_kind_is_refused_with_what_to_write_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # `cpus` is as near to `cpu` as a misspelling, and is none.
     monkeypatch.setattr(ExistingPool, "removed", {"cpus": Removed("write `nodes`")})
     monkeypatch.setattr(PipelineStep, "removed", {"runs": Removed("write two steps")})
-    pipeline = folder(tmp_path, {"run": "true", "runs": 2})
+    monkeypatch.setattr(AppKind, "removed_kinds", {"programs": Removed("write `program`, once for each")})
+    pipeline = folder(tmp_path, {"run": "true", "runs": 2}, apps={"shop": {"kind": "programs"}})
     raw = changed(stack(pipeline), {f"{POOL}.cpus": 2})
     raw["clusters"]["here"]["pools"]["cpu"]["selector"] = raw["clusters"]["here"]["pools"]["cpu"].pop("labels")
     assert {key: problem.fix for key, problem in problems(raw).items()} == {
         f"slipway:{POOL}.cpus": "write `nodes`",
         f"{pipeline}/pipeline.yaml: steps.count.runs": "write two steps",
+        f"{pipeline}/pipeline.yaml: apps.shop.kind": "write `program`, once for each",
     }
 
 

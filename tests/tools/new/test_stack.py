@@ -272,8 +272,7 @@ def uncommented(made: Draft) -> dict[str, Any]:
 
 
 APPS = {
-    "mnist": {"serving", "page", "tensorboard", "mlflow", "notebook"},
-    "fraud": {"mlflow"},
+    "mnist": {"serving", "page", "tensorboard", "notebook"},
     "neighbours": {"show"},
 }
 
@@ -290,8 +289,7 @@ def test_what_stands_there_as_a_comment_is_right_without_the_mark(cloud: str, na
     assert loaded.schedule is not None
     apps = set(placed.get("apps", {}))
     assert apps == {
-        "mnist": {"serving", "page", "tensorboard", "mlflow", "notebook"},
-        "fraud": {"mlflow"},
+        "mnist": {"serving", "page", "tensorboard", "notebook"},
         "neighbours": {"show"},
     }.get(name, set())
     said = "\n".join(made.said)

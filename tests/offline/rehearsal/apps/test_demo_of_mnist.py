@@ -79,33 +79,6 @@ def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo
     assert error.value.code == 403
 
 
-def mlflow_runs(demo: Demo) -> Any:
-    """The runs in MLflow of this demo."""
-    address = demo.url("MLflow").partition("#")[0]
-    body = json.dumps({"experiment_ids": ["1"]}).encode()
-    request = urllib.request.Request(
-        f"{address}api/2.0/mlflow/runs/search", body, {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:
-        return json.load(response).get("runs", [])
-
-
-def test_mlflow_has_the_training_once_with_its_files_also_after_it_was_killed(demo: Demo) -> None:
-    demo.until(lambda: len(mlflow_runs(demo)) == 1)
-    (server,) = demo.children("slipway.workloads.apps.mlflow.serve")
-    server.kill()
-    demo.until(lambda: "mnist-mlflow: ready again after" in demo.text)
-    demo.until(lambda: [run["info"]["status"] for run in mlflow_runs(demo)] == ["FINISHED"])
-    (run,) = mlflow_runs(demo)
-    assert {"epochs": "6"}.items() <= {entry["key"]: entry["value"] for entry in run["data"]["params"]}.items()
-    metrics = {entry["key"]: entry["value"] for entry in run["data"]["metrics"]}
-    assert metrics["accuracy"] > 0.9
-    assert "training/val_loss" in metrics
-    address = demo.url("MLflow").partition("#")[0]
-    files = answer(f"{address}api/2.0/mlflow/artifacts/list?run_id={run['info']['run_id']}")["files"]
-    assert "manifest.json" in {entry["path"] for entry in files}
-
-
 def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo: Demo) -> None:
     (serving,) = demo.children("slipway.offline.rehearsal.fakes.tensorflow_serving")
     serving.kill()
@@ -125,7 +98,7 @@ def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo:
 
 def test_ctrl_c_ends_all_of_it(demo: Demo) -> None:
     children = demo.children()
-    assert len(children) > len(("reaper", "serving", "page", "board", "mlflow", "notebook")), demo.text
+    assert len(children) > len(("reaper", "serving", "page", "board", "notebook")), demo.text
     demo.process.send_signal(signal.SIGINT)
     assert "Traceback" not in demo.end(seconds=60)
     assert all_end(children)
