@@ -7,7 +7,7 @@ comma := ,
 # What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
-OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
+OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
 	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE CHECK
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
@@ -45,7 +45,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
 TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
-	refresh-prices pictures \
+	refresh-prices \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
 	ci-preview ci-verdict ci-comment ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
@@ -118,7 +118,7 @@ $(BIN)/python -m slipway $(1) "$$@" $(2) $${FORMAT:+--format "$$FORMAT"} $${OUTP
 endef
 
 preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [BASE=origin/main] [FORMAT=markdown] …
-	$(call previewing,preview,$${BASE:+--base "$$BASE"} $${PICTURES:+--pictures "$$PICTURES"})
+	$(call previewing,preview,$${BASE:+--base "$$BASE"})
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
 	$(call previewing,check,)
@@ -178,11 +178,6 @@ pin-inputs: $(VENV)/.runtime ## Write into a stack file what the data is that pi
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
 	@$(BIN)/python -m slipway.tools.refresh_prices
-
-pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks, and of the page of the demo
-	@mkdir -p build/preview
-	@$(BIN)/python -m slipway preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
-	@$(BIN)/python -m slipway.tools.page_picture docs/images/demo.png
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
 # The slow ones wait more than they compute, so three workers keep two cores busy.

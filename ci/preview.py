@@ -1,9 +1,8 @@
 """The preview of a change, as files for a summary, a comment and machines: ``python -m ci.preview``.
 
 ``BASE`` is the revision to compare with, ``FAIL_ON`` the severity that fails, ``NUMBER`` the pull
-request, ``PICTURES_AT`` the address of a folder with the stacks' pictures. Writes preview.md, preview.json,
-pictures/, number and status into build/ci/preview. Exits 0 whatever the preview found, so that its files can be
-published first; ``python -m ci.preview verdict`` then exits with what it found.
+request. Writes preview.md, preview.json, number and status into build/ci/preview. Exits 0 whatever the preview
+found, so that its files can be published first; ``python -m ci.preview verdict`` then exits with what it found.
 """
 
 import os
@@ -39,7 +38,7 @@ def main() -> int:
     (FOLDER / "number").write_text(os.environ.get("NUMBER", ""), encoding="utf-8")
     markdown = FOLDER / "preview.md"
     command = [sys.executable, "-m", "slipway", "preview", "--format", "markdown", "--output", str(markdown)]
-    command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
+    command += ["--json", str(FOLDER / "preview.json")]
     base = os.environ.get("BASE", "")
     try:
         if base:
@@ -47,8 +46,6 @@ def main() -> int:
     except subprocess.CalledProcessError:
         print(f"There is no commit {base!r} here to compare with.", file=sys.stderr)
         return NOT_EVALUATED
-    if place := os.environ.get("PICTURES_AT"):
-        command += ["--pictures-at", place]
     if fail_on := os.environ.get("FAIL_ON"):
         command += ["--fail-on", fail_on]
     code = subprocess.run(command, check=False).returncode

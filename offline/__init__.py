@@ -1,4 +1,4 @@
-"""What evaluates the program without a cloud: engine, rehearsal, preview, policies and picture.
+"""What evaluates the program without a cloud: engine, rehearsal, preview and policies.
 
 A command that is interrupted with Ctrl-C ends quietly, also while it still imports. So this file imports nothing
 but small modules of the standard library: it is in place before a command's own imports begin.

@@ -64,8 +64,8 @@ def preview(checkout: Path, tmp_path: Path) -> Preview:
     return Preview(checkout, tmp_path)
 
 
-PREVIEW = ("BASE=origin/main", "FORMAT=markdown", "FAIL_ON=warning", "OUTPUT=a file.md", "PICTURES=build/pictures")
-PREVIEWED = "--base origin/main --pictures build/pictures --format markdown --output 'a file.md' --fail-on warning"
+PREVIEW = ("BASE=origin/main", "FORMAT=markdown", "FAIL_ON=warning", "OUTPUT=a file.md")
+PREVIEWED = "--base origin/main --format markdown --output 'a file.md' --fail-on warning"
 NEW = "-m slipway new --example=mnist"
 
 

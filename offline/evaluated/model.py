@@ -479,7 +479,10 @@ class StackPreview(Model):
     suppressed: list[Suppressed] = Field(default_factory=list)
     quotas: list[QuotaNeed] = Field(default_factory=list)
     remarks: list[str] = Field(default_factory=list)
-    picture: str = Field(default="", description="Where the architecture picture is, if one was asked for.")
+    diagram: str = Field(
+        default="",
+        description="The architecture in Mermaid. Empty where the base has the same, and where it is too large.",
+    )
 
 
 class PackageVersions(Model):

@@ -16,6 +16,7 @@ from slipway.infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves,
 from slipway.infra.schema.problems import key_of
 from slipway.infra.schema.renamed import warning
 from slipway.offline.evaluated.cost import common_basis, cost, difference, scheduled_jobs
+from slipway.offline.evaluated.diagram import diagram
 from slipway.offline.evaluated.model import (
     Changes,
     Failure,
@@ -323,8 +324,15 @@ def _compare_stack(
         findings=findings,
         suppressed=suppressed,
         remarks=_unique([*(remark for remark in head.remarks if remark not in said), *images]),
+        diagram="" if options.policies_only else _new_diagram(before, stack),
     )
     return _add_lost_places(preview, lost)
+
+
+def _new_diagram(before: Stack | None, stack: Stack) -> str:
+    """The diagram of a stack; empty where it had the same ``before``."""
+    drawn = diagram(stack)
+    return "" if before is not None and drawn == diagram(before) else drawn
 
 
 def _add_lost_places(preview: StackPreview, lost: Iterable[LostPlace]) -> StackPreview:

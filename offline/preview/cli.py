@@ -25,7 +25,6 @@ from slipway.offline.evaluated.model import Preview
 from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.preview.revisions import (
     Checkout,
-    Evaluations,
     FormatError,
     TreeError,
     check_out,
@@ -107,8 +106,6 @@ class Files:
     format: str = "text"
     output: Path | None = None
     json: Path | None = None
-    pictures: Path | None = None
-    pictures_at: str = ""
 
 
 class OutputError(Exception):
@@ -167,10 +164,6 @@ def main(
         ),
     )
     try:
-        if written.pictures is not None:
-            draw(evaluations, written.pictures)
-        if place := written.pictures_at or str(written.pictures or ""):
-            preview = _add_pictures(preview, place)
         _write(preview, written.format, written.output)
         if written.json is not None:
             _write(preview, "json", written.json)
@@ -193,14 +186,9 @@ def _base_software(checkout: Checkout | None) -> "BaseSoftware":
 
 def _check(written: Files) -> None:
     """Raises OutputError for a file that cannot be written."""
-    pictures = written.pictures
-    for named, file in (
-        (written.output, written.output),
-        (written.json, written.json),
-        (pictures, pictures and pictures / "any.svg"),
-    ):
-        if named is not None and file is not None:
-            with _report_write_errors(named):
+    for file in (written.output, written.json):
+        if file is not None:
+            with _report_write_errors(file):
                 files.check(file)
 
 
@@ -220,24 +208,6 @@ def _configuration(stack: str) -> Mapping[str, Any]:
         return load_stack(stack, PROJECT).values
     except ConfigError:
         return {}
-
-
-def draw(evaluations: Evaluations, folder: Path) -> None:
-    """Draws every stack that could be evaluated."""
-    from slipway.offline.picture.svg import picture  # noqa: PLC0415
-
-    for name, evaluated in evaluations.head.items():
-        if evaluated.stack is not None:
-            _replace(folder / f"{name}.svg", picture(evaluated.stack))
-
-
-def _add_pictures(preview: Preview, place: str) -> Preview:
-    """Adds the address of its picture to every stack that could be evaluated."""
-    stacks = [
-        stack.model_copy(update={"picture": f"{place}/{stack.stack}.svg"}) if stack.resources else stack
-        for stack in preview.stacks
-    ]
-    return preview.model_copy(update={"stacks": stacks})
 
 
 def _write(preview: Preview, format: str, file: Path | None) -> None:

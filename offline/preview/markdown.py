@@ -7,12 +7,11 @@ in 2025): the largest sections lose detail until the comment fits, and no stack 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import quote
 
 from slipway.infra.schema.problems import printable, printable_lines
 from slipway.offline.evaluated import phrasing
-from slipway.offline.evaluated.model import Level, Preview
-from slipway.offline.preview import page, tables
+from slipway.offline.evaluated.model import Level, Preview, StackPreview
+from slipway.offline.preview import page
 from slipway.offline.preview.page import (
     Block,
     ChangeRows,
@@ -95,7 +94,7 @@ SHORTENED = "Detail was left out to fit into a comment; the whole of it is in th
 def comment(preview: Preview, limit: int = LIMIT) -> str:
     """The comment, of at most ``limit`` characters."""
     head = f"{_title(preview)}{_blocks(page.beginning(preview, JOBS))}\n"
-    foot = "\n\n".join(filter(None, [_blocks(page.end(preview)), _pictures(preview)]))
+    foot = _blocks(page.end(preview))
     sections = page.sections(preview)
     opened = _choose_open(head, sections)
     texts = [_section(section, 0, is_open) for section, is_open in zip(sections, opened, strict=True)]
@@ -111,7 +110,11 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
     text = "\n".join(filter(None, [head, *texts, foot and f"{foot}\n", shortened]))
     if len(text) > limit:
         *longer, shortest = _least_comments(preview)
-        text = next((text for text in longer if len(text) <= limit), shortest)
+        return next((text for text in longer if len(text) <= limit), shortest)
+    for stack in preview.stacks:
+        drawn = _diagram(stack)
+        if len(text) + len(drawn) <= limit:
+            text += drawn
     return text
 
 
@@ -119,13 +122,12 @@ def _title(preview: Preview) -> str:
     return f"## {_words(page.title(preview))}\n\n"
 
 
-def _pictures(preview: Preview) -> str:
-    links = [
-        f"[{plain(stack.stack)}]({quote(stack.picture, safe=':/?=&%')})"
-        for stack in preview.stacks
-        if stack.picture.startswith("https://") and not tables.is_same(stack)
-    ]
-    return f"Architecture: {', '.join(links)}" if links else ""
+def _diagram(stack: StackPreview) -> str:
+    """The architecture of a stack, folded; empty where it has no diagram."""
+    if not stack.diagram:
+        return ""
+    title = f"<summary>Architecture of {html(stack.stack)}</summary>"
+    return f"\n<details>\n{title}\n\n```mermaid\n{stack.diagram}\n```\n\n</details>\n"
 
 
 def _least_comments(preview: Preview) -> Iterator[str]:

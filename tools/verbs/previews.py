@@ -41,12 +41,6 @@ def preview(
     fail_on: FailOnOption = FailOn.ERROR,
     output: Output = None,
     json: Json = None,
-    pictures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="For the stacks' architecture pictures.")
-    ] = None,
-    pictures_at: Annotated[
-        str, typer.Option(metavar="URL", help="Of a folder with the pictures, to link to.")
-    ] = "",
     times: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="What `pulumi stack export` wrote: the times of that stack's last run."),
@@ -59,7 +53,7 @@ def preview(
     """
     from slipway.offline.preview.cli import Files, main
 
-    files = Files(format.value, output, json, pictures, pictures_at)
+    files = Files(format.value, output, json)
     raise typer.Exit(main(stack or [], base, fail_on.value, files, times))
 
 

@@ -13,7 +13,6 @@ from slipway.infra.review.stack import JOB, Resource, Stack, strings
 from slipway.offline.evaluated.phrasing import money
 from slipway.offline.evaluated.rates import node_rate, pod_rate
 from slipway.offline.evaluated.workloads import workload_of
-from slipway.offline.picture.svg import Style, fit
 from slipway.offline.rehearsal.output.comparison import ComparedVariant, Comparison
 from slipway.offline.rehearsal.output.results import ShownCurves
 from slipway.offline.rehearsal.state import JobRecord, Phase
@@ -198,9 +197,9 @@ LINES = 4
 WIDE = 100
 """Ratio of an axis' largest value to its smallest from which on it is logarithmic."""
 
-LABELS = Style("", 12)
-WIDEST = 210
-"""The font of the bars' labels, and the room that they have at most, in pixels."""
+LONGEST = 26
+LETTER = 8
+"""Characters that a bar's label has at most, and the room for each, in pixels: the font has 12."""
 
 APART = 0.07
 """Distance of two labels on the x axis, whose length is 1, that they need."""
@@ -232,7 +231,7 @@ class Bars:
     title: str
     bars: list[ComparisonBar]
     zero: float
-    label_width: float
+    label_width: int
 
 
 def draw(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
@@ -337,7 +336,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
         bars.append(
             ComparisonBar(
                 label=variant.label,
-                short=fit(variant.label, WIDEST, LABELS),
+                short=_shorten(variant.label),
                 text=comparison.cell(variant, name) or variant.result,
                 start=min(zero, at),
                 end=max(zero, at),
@@ -345,8 +344,11 @@ def _bars(comparison: Comparison, name: str) -> Bars:
                 drawn=value is not None,
             )
         )
-    widest = max(LABELS.width(bar.label) for bar in bars)
-    return Bars(comparison.measures[name], bars, zero, min(widest, WIDEST))
+    return Bars(comparison.measures[name], bars, zero, LETTER * max(len(bar.short) for bar in bars))
+
+
+def _shorten(label: str) -> str:
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 
 # What the pods of Jobs used, as `slipway.workloads.runtime.usage.measure` kept it in the rehearsal's store.

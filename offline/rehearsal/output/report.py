@@ -24,13 +24,12 @@ from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Resource, Stack
 from slipway.offline import files
 from slipway.offline.evaluated.cost import cost
+from slipway.offline.evaluated.diagram import diagram
 from slipway.offline.evaluated.model import Cost
 from slipway.offline.evaluated.paid import cause_words, ratio
 from slipway.offline.evaluated.phrasing import money
 from slipway.offline.evaluated.scheduling import pool_of_nodes
 from slipway.offline.evaluated.timeline import JobDuration
-from slipway.offline.picture.scene import about, scene
-from slipway.offline.picture.svg import picture
 from slipway.offline.rehearsal.output import charts
 from slipway.offline.rehearsal.output.charts import IdleGpus, idle_gpus
 from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole
@@ -91,7 +90,6 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     custom = [resource for resource in resources.values() if resource.custom]
     stack = stack_of(outcome.options.stack, resources, outcome.configuration)
     bill = cost_of(stack, outcome.records)
-    drawn = picture(stack, {record.urn: record.phase.replace(" ", "-") for record in outcome.records})
     return {
         "stack": outcome.options.stack,
         "when": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(outcome.began)),
@@ -124,8 +122,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
             for record in outcome.records
             if record.phase is Phase.FAILED
         ],
-        "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
-        "about_architecture": about(scene(stack)),
+        "architecture": diagram(stack),
         "timeline": charts.timeline(outcome.records, outcome.executed),
         "pipelines": pipeline_sections(outcome.results, outcome.comparisons),
         "problems": outcome.results.problems,

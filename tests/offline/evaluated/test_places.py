@@ -15,7 +15,6 @@ from slipway.offline.evaluated.model import Operation, RunCost
 from slipway.offline.evaluated.operations import ResourceDiff
 from slipway.offline.evaluated.places import moved_steps, range_words
 from slipway.offline.evaluated.timeline import JobDuration, schedule, timeline
-from slipway.offline.picture.scene import scene
 from slipway.offline.preview.reruns import MovedFiles, ShippedFiles, runs
 from tests.support.costing import JOB, TODAY, Pool, job, stack
 from tests.support.places import with_places
@@ -120,20 +119,6 @@ def test_a_time_from_a_run_is_the_least() -> None:
     run = run_of(moved(), train=JobDuration(720, "measured"))
     took = next(entry.range for entry in run.steps if entry.range)
     assert (took.least_seconds, took.least_basis, took.most_seconds) == (720, "measured", 7200)
-
-
-def test_it_is_drawn_once_at_its_first_place() -> None:
-    drawn = scene(moved())
-    assert [tuple(urn.rpartition("::")[2] for urn in edge) for edge in drawn.edges] == [
-        ("prepare", "train"),
-        ("train", "predict"),
-    ]
-    columns = {column.title: [work.name for work in column.jobs] for column in drawn.zones[0].columns}
-    assert columns["spot"] == ["train"]
-    assert columns["flex"] == columns["own"] == []
-    lines = {column.title: column.lines for column in drawn.zones[0].columns}
-    assert "place 2 of train" in lines["flex"]
-    assert not [line for line in lines["spot"] if line.startswith("place ")]
 
 
 def test_a_base_of_before_sure_places_were_noted_is_read() -> None:

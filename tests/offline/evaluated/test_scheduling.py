@@ -1,13 +1,13 @@
-"""Policies, previews, pictures and rehearsals agree on where a pod can go."""
+"""Policies, previews, diagrams and rehearsals agree on where a pod can go."""
 
 from dataclasses import replace
 from datetime import date
 
 from slipway.infra.platform import Node, Resources
+from slipway.offline.evaluated.diagram import NOWHERE, diagram
 from slipway.offline.evaluated.scheduling import PodRequest, obstacles, suitable
 from slipway.offline.evaluated.timeline import schedule
 from slipway.offline.evaluated.workloads import workload_of
-from slipway.offline.picture.scene import NOWHERE, scene
 from slipway.offline.policies.check import check
 from tests.support.costing import Pool, job, stack
 
@@ -18,8 +18,7 @@ def test_every_placement_refuses_a_job_of_640_cpus() -> None:
     assert workload_of(large, found).pool(found) is None
     assert "unschedulable-pod" in {each.policy for each in check(found, {}, date(2026, 11, 22))[0]}
     assert schedule(found, {}).homeless == ["large"]
-    (zone,) = scene(found).zones
-    assert {column.title: [each.name for each in column.jobs] for column in zone.columns}[NOWHERE] == ["large"]
+    assert NOWHERE in diagram(found)
     (pool,) = found.pools
     node = Node(pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, count=1)
     request = workload_of(large, found).request

@@ -292,10 +292,10 @@ def test_a_missing_stack_is_reported_with_the_existing_ones(clone: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--output", "--json", "--pictures"])
+@pytest.mark.parametrize("option", ["--output", "--json"])
 def test_an_unwritable_file_is_one_clear_error(clone: Path, option: str) -> None:
     marked = marking_evaluations(clone)
-    done = preview(clone, "-s", "local", option, "stacks" if option != "--pictures" else "README.md")
+    done = preview(clone, "-s", "local", option, "stacks")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "cannot be written" in done.stderr

@@ -133,11 +133,12 @@ def test_the_same_preview_gives_the_same_bytes() -> None:
     assert comment(preview(stack(), broken())) == comment(preview(stack(), broken()))
 
 
-def test_links_to_the_picture_where_it_can_be_reached() -> None:
-    there = stack().model_copy(update={"picture": "https://example.com/a b)/gcp-dev.svg"})
-    here = stack().model_copy(update={"picture": "build/gcp-dev.svg"})
-    assert "Architecture: [gcp-dev](https://example.com/a%20b%29/gcp-dev.svg)" in comment(preview(there))
-    assert "build/gcp-dev.svg" not in comment(preview(here))
+def test_the_architecture_of_what_changes_is_drawn_where_there_is_room() -> None:
+    drawn = stack().model_copy(update={"diagram": 'flowchart TD\nn0["train"]'})
+    text = comment(preview(drawn))
+    assert '```mermaid\nflowchart TD\nn0["train"]\n```' in text
+    assert balanced(text)
+    assert "mermaid" not in comment(preview(drawn), len(text) - 1)
 
 
 def test_a_fix_is_shown_below_its_reason() -> None:

@@ -1,6 +1,7 @@
 """The report shows what happened and fetches nothing."""
 
 import base64
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -22,7 +23,6 @@ from tests.offline.rehearsal.toy import Toys, rehearse
 from tests.support.browser import chromium
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import rehearse_file, stack_file
-from tests.support.svg import parse
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63606060000000040001"
@@ -399,12 +399,10 @@ def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
         assert copy.read_bytes() == (stored / copy.name).read_bytes()
 
 
-def test_its_picture_of_the_stack_says_how_jobs_ended(report: tuple[Path, str]) -> None:
-    start = "data:image/svg+xml;base64,"
-    (picture,) = [fetch for fetch in Page(report[1]).fetches if fetch.startswith(start)]
-    drawing = parse(base64.b64decode(picture.removeprefix(start)).decode())
-    jobs = {job.name: job.kinds - {"job"} for job in drawing.of("job")}
-    assert jobs == {"writer": {"succeeded"}, "broken": {"failed"}, "after": {"not-run"}}
+def test_it_has_the_architecture_as_mermaid(report: tuple[Path, str]) -> None:
+    source = html.unescape(report[1].partition('<pre class="mermaid">')[2].partition("</pre>")[0])
+    assert source.startswith("flowchart TD\n")
+    assert "writer" in source
 
 
 @given(st.floats(1e-6, 1e6))
