@@ -108,9 +108,6 @@ CLUSTER_RUN = "cluster-run"
 MOVER = "mover"
 """What stands in front of a step's name in the names of what decides at which of its places the step runs."""
 
-IDLE_WATCH = "idle-watch"
-"""What stands in front of an app's name in the names of what stops it while nobody uses it."""
-
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
@@ -146,7 +143,6 @@ OWN_NAMES: Mapping[str, str] = {
     RETENTION: "Jobs of that name delete results of old runs",
     CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
     MOVER: "Jobs of that name move steps from one place to another",
-    IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
 }
@@ -429,25 +425,6 @@ class App:
         return self.pool.admitted(self.resources)
 
     @property
-    def rate(self) -> Rate | None:
-        """What an hour of one of its pods costs: of its node or, where pods are billed, of the pod."""
-        sidecar = self.platform.store.sidecar if self.uses_store else Resources(cpu=0, memory=0)
-        return self.pool.rate(add(self.requests, sidecar))
-
-    @property
-    def controller(self) -> str:
-        """The kind of what keeps its pods, as `kubectl` has it."""
-        return "statefulset" if self.declared.keeps_data else "deployment"
-
-    @property
-    def start(self) -> str:
-        """The words of `kubectl` that start it again once it was stopped because nobody used it; empty where
-        nothing stops it."""
-        if self.declared.idle is None or not self.declared.idle.stops:
-            return ""
-        return f"scale {self.controller}/{self.object_name} --replicas={self.declared.placed_by.replicas}"
-
-    @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<app>``."""
         return object_name(self.pipeline, self.name)
@@ -494,8 +471,7 @@ class App:
     @property
     def most(self) -> int:
         """The most pods that it has at once, but for those of an update."""
-        placed_by = self.declared.placed_by
-        return placed_by.autoscale.most if placed_by.autoscale else placed_by.replicas
+        return self.declared.placed_by.most
 
     @property
     def uses_store(self) -> bool:

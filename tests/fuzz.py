@@ -101,7 +101,7 @@ PIPELINE_VALUES: Sequence[Any] = (
     {"a": list(range(200))}, {"type": "integer", "default": "x"}, {"type": "string", "choices": []}, {"x": ["x"]},
     {"train": "train"},
 )  # fmt: skip
-PIPELINE_KEYS = ("output", "store", "pipeline", "item", "pool", "uses", "steps", "class", "__init__", "idle-watch")
+PIPELINE_KEYS = ("output", "store", "pipeline", "item", "pool", "uses", "steps", "class", "__init__", "mover")
 SNIPPETS = (
     "!!bool ", "!!set ", "!!int ", "!!float ", "!!binary ", "!x ", "&a ", "*a", "<<: *a", "? ", "- ", ": ", "{",
     "}", "[", "]", "'", '"', "|\n", ">\n", "#", "%YAML 1.2\n", "---\n", "...\n", "\t", "\0", "\ufeff", "\u2028",

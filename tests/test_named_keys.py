@@ -45,8 +45,6 @@ OTHERS: Mapping[str, str] = {
     "placed_by": "a field of declarations in Python",
     "grants: false": "a key of an input, which only pipelines with inputs have",
     "idle_hourly": "a field of a preview's JSON",
-    "shop_requests_total": "a metric of the user's own",
-    "route: [/, /buy]": "a label of that metric",
 }
 """What is written like a key of these files, and whose it is."""
 

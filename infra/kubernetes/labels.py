@@ -32,12 +32,6 @@ TAKEN_OVER = {"pulumi.com/patchForce": "true"}
 """Annotations of what an `up` that was killed may leave, unknown to Pulumi: the next one takes it over, also with
 another content."""
 
-IDLE_ANNOTATION = "slipway/idle"
-"""The annotation of the CronJob that looks whether anybody uses an app: JSON. ``app`` is its name for people,
-``object`` that of its pods' controller, ``after`` the seconds without use and ``then`` what follows, ``notes`` the
-ConfigMap of `slipway.workloads.runtime.apps.idle.Notes`, ``holds`` what it holds in words, with the price, and
-``start`` the words of `kubectl` that start it again; both may be empty."""
-
 LIMITS, LIMITS_FILE = "limits", "limits.json"
 """The ConfigMap of a namespace with prices and limits of a stack, and its file, as
 `slipway.workloads.runtime.usage.limits.Limits` reads it."""

@@ -129,19 +129,16 @@ class Outputs:
 
 def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     """The outputs of a pipeline's apps, beside those of its steps: how people reach each, with what
-    token, at which address from outside the cluster and what is left to do for that, and how one is started again
-    that was stopped because nobody used it.
+    token, at which address from outside the cluster and what is left to do for that.
     """
     forwards = {app.app.name: app.forward for app in apps if app.forward}
     tokens = {app.app.name: app.token for app in apps if app.token is not None}
-    starts = {app.app.name: app.start for app in apps if app.start is not None}
     opened = {app.app.name: app.opened for app in apps if app.opened is not None}
     outputs: dict[str, Mapping[str, pulumi.Input[Any]]] = {
         "addresses": {name: app.url for name, app in opened.items()},
         "to_do": {name: app.to_do for name, app in opened.items()},
         "apps": forwards,
         "tokens": tokens,
-        "start": starts,
     }
     return {name: output for name, output in outputs.items() if output}
 

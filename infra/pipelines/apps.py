@@ -9,18 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from slipway.infra.pipelines import pods
-from slipway.infra.pipelines.idle import IdleApp
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from slipway.infra.schema.base import Int, Model, Size, refuse
 from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
-from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.renamed import Removed
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""
@@ -70,8 +69,18 @@ class Autoscale(Model):
 class AppSettings(PodSettings):
     """Where an app runs, what each of its pods may use, and who reaches it."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "idle": Removed("remove it, and write `replicas: 0` while nobody needs the app")
+    }
+
     gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that each pod asks for.")
-    replicas: Int = Field(default=1, ge=1, le=MOST_REPLICAS, description="Pods that answer.")
+    replicas: Int = Field(
+        default=1,
+        ge=0,
+        le=MOST_REPLICAS,
+        description="Pods that answer. With 0 the app is stopped, and nodes go that nothing else needs; its "
+        "volume, its token and its address stay.",
+    )
     autoscale: Autoscale | None = Field(
         default=None, description="More pods while they are busy; default: always as many as `replicas`."
     )
@@ -95,23 +104,16 @@ class AppSettings(PodSettings):
         """The GPUs (or shares of one) that it asks for."""
         return self.gpus
 
+    @property
+    def most(self) -> int:
+        """The most pods that it has at once, but for those of an update; 0: it is stopped."""
+        return self.autoscale.most if self.autoscale and self.replicas else self.replicas
+
 
 class KeptAppSettings(AppSettings):
     """Where an app with a volume of its own runs. It has one pod."""
 
     storage: Size = Field(default="5Gi", description="Size of the volume that keeps its data.")
-
-
-class CountedAppSettings(AppSettings):
-    """Where an app runs that counts its use, and what becomes of it while nobody uses it."""
-
-    idle: IdleApp | None = Field(
-        default=None, description="What becomes of it while nobody uses it; default: it stays."
-    )
-
-
-class CountedKeptAppSettings(KeptAppSettings, CountedAppSettings):
-    """Both."""
 
 
 @dataclass(frozen=True)
@@ -120,44 +122,6 @@ class Metrics:
 
     path: str = "/metrics"
     port: str = "http"
-
-
-COUNTED = "slipway.workloads.runtime.apps.idle"
-"""The module that looks at an app which counts its use for Prometheus."""
-
-
-@dataclass(frozen=True)
-class Idle:
-    """When nobody uses an app, and what becomes of it then: with `stop` its pods go, and nodes with them.
-
-    From a pod of its own ``module`` looks every few minutes, and does that once the app was unused for ``after``
-    seconds. It is a program that ends with `slipway.workloads.runtime.apps.idle.look`, and is given
-    ``arguments``, the address of the app's port ``port``, and its token. docs/apps.md says how the app comes back.
-    """
-
-    module: str
-    after: int
-    then: Literal["warn", "stop"] = "stop"
-    arguments: Sequence[str] = ()
-    port: str = "http"
-
-    @property
-    def stops(self) -> bool:
-        """Whether it stops the app."""
-        return self.then == "stop"
-
-
-def counted(
-    idle: IdleApp | None, metrics: Metrics, counter: str, labels: Mapping[str, Sequence[str]] | None = None
-) -> Idle | None:
-    """What becomes of an app whose use is ``counter`` in ``metrics``, of samples that have one of these ``labels``
-    each; None where it stays.
-    """
-    if idle is None:
-        return None
-    pairs = [f"{name}={value}" for name, values in (labels or {}).items() for value in values]
-    flags = ["--path", metrics.path, "--counter", counter, *(word for pair in pairs for word in ("--label", pair))]
-    return Idle(COUNTED, seconds(idle.after), idle.then, flags, metrics.port)
 
 
 @dataclass(frozen=True)
@@ -174,8 +138,7 @@ class AppDeclaration:
     ``port`` speaks HTTP and is called ``http``; ``ports`` are others by name, such as ``grpc``. ``inputs`` are
     steps by the input's name: the app starts once they succeeded, and anew when one ran again. ``after`` are steps
     that only have to succeed first. ``connects`` are apps of the pipeline that it asks: it has their host and port
-    as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them; as
-    ``<APP>_START`` the command that starts one again which is stopped while nobody uses it. An app
+    as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them. An app
     that ``people`` use has a command in the stack's outputs that opens it, and an address in `make demo`; ``path``
     is its first page, and ``title`` what people call it.
 
@@ -187,8 +150,7 @@ class AppDeclaration:
     runs where this machine lacks the program.
 
     ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
-    command's files ship in the bundle's folder of code, and the module is started. ``idle`` says what becomes of
-    it while nobody uses it.
+    command's files ship in the bundle's folder of code, and the module is started.
     """
 
     name: str
@@ -219,7 +181,6 @@ class AppDeclaration:
     grace: int = 30
     build: ImageBuild | None = None
     substitute: Substitute | None = None
-    idle: Idle | None = None
 
     @property
     def uses_store(self) -> bool:
@@ -263,12 +224,6 @@ def told_twice(told: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
 def own_variables(app: str, *, token: bool) -> set[str]:
     """The environment variables that its pods have in any case, with a ``token`` that of the token among them."""
     return {pods.NODE_NAME, *([token_variable(app)] if token else [])}
-
-
-def start_variable(app: str) -> str:
-    """The environment variable in which apps that connect to ``app`` find what starts it again, if it may be
-    stopped because nobody uses it."""
-    return f"{app.upper().replace('-', '_')}_START"
 
 
 def folder_of(pipeline: str, app: str) -> str:

@@ -61,8 +61,7 @@ def residents(
             yield Resident("exporter", pool, [service.exporter.resources], pipeline=pipeline, name=service.name)
     for app in apps:
         settings = app.placed_by
-        most = settings.autoscale.most if settings.autoscale else settings.replicas
-        pods, added = [settings.asked] * settings.replicas, [settings.asked] * (most - settings.replicas)
+        pods, added = [settings.asked] * settings.replicas, [settings.asked] * (settings.most - settings.replicas)
         yield Resident("app", settings.pool, pods, added, pipeline, app.name)
 
 

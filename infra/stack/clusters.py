@@ -140,8 +140,6 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
     for app in stack.all_apps:
         if app.platform == platform and app.declared.placed_by.ingress:
             held.append(Resident("proxy", cheapest, [PROXY] * pods_of_proxy(app), (), app.pipeline, app.name))
-        if app.platform == platform and app.declared.idle:
-            held.append(Resident("runner", cheapest, [RUNNER], (), app.pipeline, app.name))
     for name, pipeline in settings.pipelines.items():
         if pipeline.schedule and stack.steps[name][0].platform == platform:
             held.append(Resident("runner", cheapest, [RUNNER], (), name))

@@ -12,7 +12,6 @@ from slipway.infra.review.facts import Charge, Price
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text
 from slipway.infra.review.tables import HOURS_A_MONTH, node_price
 from slipway.infra.schema.cron import times_a_month
-from slipway.offline.evaluated.idle_apps import idle_app_costs
 from slipway.offline.evaluated.model import (
     Cost,
     CostDifference,
@@ -287,7 +286,6 @@ def cost(
             )
         ),
         kept=list(_kept(stack, places)),
-        idle_apps=list(idle_app_costs(stack)),
         lines=[_line(stack, charge) for charge in charges],
         unknown=[_charge_name(stack, charge) for charge in timed if charge.price is None],
         stale=_stale_sources((charge.price for charge in stack.charges), today),

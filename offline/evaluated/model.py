@@ -224,17 +224,6 @@ class KeptNodes(Model):
     monthly: float | None = Field(description="What they cost in a month; null where no price is known.")
 
 
-class IdleAppCost(Model):
-    """What an app costs that is looked at whether anybody uses it, at most: its nodes may be others', too."""
-
-    app: str = Field(description="As `<pipeline>.<app>`.")
-    pool: str
-    after: float = Field(description="Seconds without use after which it is unused.")
-    stops: bool = Field(description="Whether it is stopped then; false: `slipway watch` warns.")
-    hourly: float = Field(description="Of the nodes of its pods or, where pods are billed, of these.")
-    monthly: float = Field(description="The same for a month of 730 hours, if nobody stops it.")
-
-
 class ScheduledCost(Model):
     """A pipeline that runs by itself, with the Jobs of one run as `RunCost` counts them."""
 
@@ -331,9 +320,6 @@ class Cost(Model):
     run: RunCost | None = Field(default=None, description="Of the Jobs that run; null where none does.")
     scheduled: list[ScheduledCost] = Field(default_factory=list, description="Pipelines that run by themselves.")
     kept: list[KeptNodes] = Field(default_factory=list, description="Nodes that services keep; in `idle_hourly`.")
-    idle_apps: list[IdleAppCost] = Field(
-        default_factory=list, description="Apps that are looked at whether anybody uses them; in `idle_hourly`."
-    )
     lines: list[CostLine] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
     stale: list[str] = Field(

@@ -30,7 +30,6 @@ from slipway.infra.review.stack import (
     strings,
     texts,
 )
-from slipway.offline.evaluated.idle_apps import unwatched_gpus
 from slipway.offline.evaluated.model import Operation
 from slipway.offline.evaluated.operations import GOES, ResourceDiff
 from slipway.offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
@@ -194,26 +193,7 @@ def _find_behind_schedule(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _find_gpus_without_idle(stack: Stack) -> Iterator[Violation]:
-    """Apps whose GPUs are held day and night, be there visitors or not."""
-    for workload, monthly in unwatched_gpus(stack):
-        costs = "" if monthly is None else f", for up to ${monthly:,.0f} a month"
-        yield Violation(
-            workload.resource.urn,
-            f"it holds its GPUs day and night{costs}, whether anybody uses it or not: it has no `idle`",
-            "write `idle: {after: 2h, then: stop}` at the app in the stack file, or `then: warn`",
-        )
-
-
 POLICIES = (
-    Policy(
-        "app-gpus-without-idle",
-        Severity.WARNING,
-        "An app with GPUs says what becomes of it while nobody uses it.",
-        _find_gpus_without_idle,
-        "Write `idle` at the app, which stops it or warns.",
-        harm=Harm.COST,
-    ),
     Policy(
         "app-behind-schedule",
         Severity.WARNING,

@@ -7,7 +7,6 @@ from slipway.offline.evaluated.model import (
     Cost,
     CostDifference,
     CostLine,
-    IdleAppCost,
     KeptNodes,
     Leg,
     PaidStep,
@@ -172,7 +171,6 @@ def cost_words(preview: StackPreview) -> list[str]:
         lines.append(_run_words(cost.run))
         lines += [paid_words(cost.run.paid)] if cost.run.paid else []
     lines += map(_kept_words, cost.kept)
-    lines += map(_idle_words, cost.idle_apps)
     lines += map(_scheduled_words, cost.scheduled)
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
@@ -364,13 +362,6 @@ def _kept_words(kept: KeptNodes) -> str:
     price = f" for {money(kept.monthly)} a month" if kept.monthly is not None else ""
     stay = "stays" if len(kept.services) == 1 else "stay"
     return f"{join(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
-
-
-def _idle_words(app: IdleAppCost) -> str:
-    """What an app costs while nobody uses it, and for how long."""
-    then = "it is stopped" if app.stops else "`slipway watch` warns, and nothing stops it"
-    cost = f"{money(app.hourly)} an hour, {money(app.monthly)} a month"
-    return f"{app.app} holds up to {cost} of pool {app.pool}; {duration(app.after)} without use: {then}."
 
 
 def _scheduled_words(scheduled: ScheduledCost) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.platform import DECLARED_ALONE
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
@@ -244,6 +245,17 @@ def test_several_pods_go_one_at_a_time_and_become_more_while_they_are_busy(folde
     assert budget.inputs["spec"]["maxUnavailable"] == 1
     (scaler,) = recording.of("kubernetes:autoscaling/v2:HorizontalPodAutoscaler")
     assert (scaler.inputs["spec"]["minReplicas"], scaler.inputs["spec"]["maxReplicas"]) == (2, 4)
+
+
+def test_an_app_without_replicas_is_stopped_and_nobody_waits_for_it(folder: Path) -> None:
+    scaled = {"pool": "cpu", "replicas": 0, "autoscale": {"most": 4}}
+    recording = run(folder, {"model": scaled, "notes": {"pool": "cpu", "replicas": 0}})
+    stopped = [named(recording, DEPLOYMENT, "tried-model"), recording.one(STATEFUL_SET).inputs]
+    assert [declared["spec"]["replicas"] for declared in stopped] == [0, 0]
+    for declared in (*stopped, named(recording, SERVICE, "tried-model"), named(recording, SERVICE, "tried-notes")):
+        assert declared["metadata"]["annotations"].items() >= DECLARED_ALONE.items()
+    assert recording.of("kubernetes:autoscaling/v2:HorizontalPodAutoscaler") == []
+    assert "notes" in recording.exports["tried"]["tokens"]
 
 
 def test_where_the_pool_has_no_room_for_one_pod_more_an_update_stops_one_first(folder: Path) -> None:

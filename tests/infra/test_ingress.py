@@ -197,7 +197,7 @@ def test_an_app_that_would_have_the_objects_of_the_proxy_is_refused(folder: Path
         load(result)
     reasons = [problem.reason for problem in error.value.problems]
     assert any(
-        "the proxy that asks for its login, app `page`, has objects called `tried-page-login`, like app "
+        "the proxy that asks for the login of app `page` has objects called `tried-page-login`, like app "
         "`page-login` of pipeline `tried`" in reason
         for reason in reasons
     )

@@ -1,17 +1,13 @@
 """Apps whose pods wait for results: for which, and whether earlier pods of them answer meanwhile; and apps that
 nobody uses."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from slipway.infra.kubernetes.apps.waiting import CONTAINER
 from slipway.infra.kubernetes.labels import APP, NAME
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, texts
-from slipway.offline.evaluated.idle_apps import WatchedApp
 from slipway.tools.watch.observed import conditions, deletion_time, holds, labels_of
-from slipway.tools.watch.states import ago
-from slipway.workloads.runtime.apps.idle import KEY, Notes
 
 
 def waiting_apps(pods: Sequence[Properties], failed: Collection[str], done: Collection[str] = ()) -> Iterator[str]:
@@ -56,23 +52,3 @@ def _in_words(words: Sequence[str], failed: Collection[str], done: Collection[st
             yield f"the app {name}"
     if any_of:
         yield f"any result of {', '.join(any_of)}"
-
-
-def idle_app(
-    app: WatchedApp, notes: Mapping[str, str], pods: Sequence[Properties], now: datetime
-) -> Iterator[str]:
-    """A line about an app that nobody used for long enough, from the ``notes`` of those who look at it: that it
-    is stopped, and how it starts again, or what it holds. ``pods`` are all of its namespace.
-    """
-    known = Notes.parse(notes.get(KEY, ""))
-    pipeline, _, name = app.app.partition(".")
-    runs = any((labels_of(pod).get(NAME), labels_of(pod).get(APP)) == (pipeline, name) for pod in pods)
-    if not known.idle or (known.stopped and runs):
-        return
-    since = datetime.fromisoformat(known.used)
-    unused = f"nobody used it since {since.astimezone():%d %b %H:%M} ({ago(since, now)})"
-    if not known.stopped:
-        yield f"app {app.app} goes on, and {unused}{f': it holds {app.holds}' if app.holds else ''}"
-        return
-    held = f"; it held {app.holds}" if app.holds else ""
-    yield f"app {app.app} is stopped: {unused}{held}; start: kubectl --namespace {app.namespace} {app.start}"

@@ -18,7 +18,6 @@ from slipway.infra.review.stack import (
     text,
     texts,
 )
-from slipway.offline.evaluated.idle_apps import WatchedApp, watched_apps
 from slipway.offline.evaluated.paid import kept_after
 from slipway.offline.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.offline.evaluated.rates import node_rate, pod_rate
@@ -73,8 +72,7 @@ class Expected:
 class Plan:
     """``steps`` in the order of their declaration, ``places`` their clusters, ``namespaces`` by the cluster.
 
-    ``instance`` is the value of the label that all objects of the stack have. ``idle_apps`` are looked at whether
-    anybody uses them.
+    ``instance`` is the value of the label that all objects of the stack have.
     """
 
     stack: str
@@ -82,7 +80,6 @@ class Plan:
     places: Sequence[Place]
     namespaces: Mapping[str, str] = field(default_factory=dict[str, str])
     instance: str = ""
-    idle_apps: Sequence[WatchedApp] = ()
 
 
 def evaluate(stack: str, root: Path) -> Stack:
@@ -117,7 +114,6 @@ def plan_of(stack: Stack) -> Plan:
         [_place(provider) for provider in providers if provider.name in namespaces],
         namespaces,
         min(instances, default=""),
-        [app for app in watched_apps(stack) if app.cluster in namespaces],
     )
 
 

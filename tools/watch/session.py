@@ -14,7 +14,7 @@ from slipway.infra.placed import MOVER
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at
 from slipway.tools.clusters import AccessError, Clusters, NotCreatedError, explain
-from slipway.tools.watch.apps import idle_app, waiting_apps
+from slipway.tools.watch.apps import waiting_apps
 from slipway.tools.watch.job_states import (
     Snapshot,
     failed_runs,
@@ -200,7 +200,7 @@ class Session:
             _pools_without_price(self.plan.steps, states),
             list(self._alarms()),
             earlier,
-            [*self._waiting_apps(states), *self._idle_apps(now)],
+            [*self._waiting_apps(states)],
         )
 
     def pods_of(self, step: Expected) -> list[PodState]:
@@ -371,13 +371,6 @@ class Session:
         done = {state.name for state in states if state.phase is Phase.DONE}
         for _, observed in self._observations():
             yield from waiting_apps([pod for pod in observed.pods if self._is_ours(pod)], failed, done)
-
-    def _idle_apps(self, now: datetime) -> Iterator[str]:
-        for app in self.plan.idle_apps:
-            cluster = self._clusters.get(app.cluster, _Cluster())
-            if cluster.namespace and cluster.observed:
-                pods = [pod for pod in cluster.observed.pods if self._is_ours(pod)]
-                yield from idle_app(app, cluster.namespace.config_map(app.notes), pods, now)
 
     def _state_of_run(self, cluster: str, observed: Observed, job: Properties) -> StepState:
         pods = [pod for pod in observed.pods if job_uid(pod) == uid_of(job)]

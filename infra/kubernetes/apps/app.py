@@ -11,7 +11,6 @@ from pulumi_random import RandomPassword
 from pydantic import SecretStr
 
 from slipway.infra.commands import command
-from slipway.infra.kubernetes.apps.idle import IdleWatch, IdleWatchArgs
 from slipway.infra.kubernetes.apps.pod import (
     TOKEN,
     PlannedApp,
@@ -35,7 +34,7 @@ from slipway.infra.kubernetes.cluster.network_policy import (
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.ingress.exposure import Exposure, expose
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, app_labels
+from slipway.infra.kubernetes.labels import APP, NAME, PART_OF, PEOPLE, TAKEN_OVER, app_labels
 from slipway.infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
@@ -94,14 +93,13 @@ def _egress(app: App, egress: Sequence[Egress] | None) -> list[k8s.networking.v1
 class PipelineAppArgs:
     """``workspace`` is where the app runs, ``after`` are the Jobs that have to succeed before it starts.
 
-    ``image`` is one with Python, and ``root`` the repository. ``connected`` are the apps that it connects to, and
+    ``image`` is one with Python. ``connected`` are the apps that it connects to, and
     ``secrets`` the values that it is given, by their names.
     """
 
     planned: PlannedApp
     workspace: Workspace
     image: str
-    root: Path
     after: Sequence[StepJob] = ()
     connected: Sequence["PipelineApp"] = ()
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
@@ -111,9 +109,9 @@ class PipelineApp(pulumi.ComponentResource):
     """An app with what it needs: its identity, a host name, what it ships, and who may connect to it.
 
     ``forward`` is the command that brings its port to a person's machine, and ``token`` what they log in with;
-    each is None where the app has none. ``opened`` is the way in from outside, where it has one. ``start`` is the
-    command that brings it back once it was stopped because nobody used it. ``ready`` are the resources to wait for
-    before what connects to it. With ``waits`` nobody waits for its pods, which themselves wait for what they read.
+    each is None where the app has none. ``opened`` is the way in from outside, where it has one. ``ready`` are the
+    resources to wait for before what connects to it. With ``waits`` nobody waits for its pods, which themselves
+    wait for what they read.
     """
 
     def __init__(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -136,7 +134,7 @@ class PipelineApp(pulumi.ComponentResource):
         self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
         image = workspace.images.get(app.image)
         token_hash = pulumi.Output.unsecret(token.bcrypt_hash) if token else None
-        spec = template(planned, workspace.namespace, token_hash, image, python=args.image)
+        spec = template(planned, token_hash, image, python=args.image)
         pods = _pods(
             name,
             args,
@@ -168,10 +166,6 @@ class PipelineApp(pulumi.ComponentResource):
         )
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
-        self.start: pulumi.Output[str] | None = None
-        if app.declared.idle:
-            watch = IdleWatchArgs(app, app.declared.idle, workspace, args.image, args.root, self.ready)
-            self.start = IdleWatch(f"{name}-idle", watch, pulumi.ResourceOptions(parent=self)).start
         self.forward = ""
         if app.declared.people:
             self.forward = command("open", app=f"{app.pipeline}.{app.name}", stack=pulumi.get_stack())
@@ -216,7 +210,7 @@ def declare(
         if planned.name not in declared:
             before = {step.job: jobs[step.job] for step in (*app.inputs.values(), *app.after)}
             args = PipelineAppArgs(
-                planned, workspaces[app.platform.name], image, root, list(before.values()), connected, secrets
+                planned, workspaces[app.platform.name], image, list(before.values()), connected, secrets
             )
             declared[planned.name] = PipelineApp(planned.name, args)
         return declared[planned.name]
@@ -239,7 +233,7 @@ def _metadata(
 
 
 def _alone(args: PipelineAppArgs) -> Mapping[str, str]:
-    return DECLARED_ALONE if args.planned.waits else {}
+    return DECLARED_ALONE if args.planned.waits or not args.planned.app.most else {}
 
 
 def _service_account(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> k8s.core.v1.ServiceAccount:
@@ -293,12 +287,13 @@ def _pods(
     name: str, args: PipelineAppArgs, pod: k8s.core.v1.PodTemplateSpecArgs, opts: pulumi.ResourceOptions
 ) -> k8s.apps.v1.Deployment | k8s.apps.v1.StatefulSet:
     app = args.planned.app
-    object_name = app.object_name
+    # How many pods there are was an autoscaler's to say before.
+    annotations = {**_alone(args), **({} if app.most else TAKEN_OVER)}
     selector = k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name))
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, object_name, _alone(args)),
+            metadata=_metadata(args, app.object_name, annotations),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -307,11 +302,10 @@ def _pods(
     spare = 1 if app.spare else 0
     return k8s.apps.v1.Deployment(
         name,
-        metadata=_metadata(args, object_name, _alone(args)),
+        metadata=_metadata(args, app.object_name, annotations),
         spec=k8s.apps.v1.DeploymentSpecArgs(
-            # With an autoscaler the number is its own, and not set back by the next `up`, which does not start one
-            # that is stopped either.
-            replicas=None if app.start or placed_by.autoscale else placed_by.replicas,
+            # With an autoscaler the number is its own, and not set back by the next `up`.
+            replicas=None if app.most > placed_by.replicas else placed_by.replicas,
             selector=selector,
             strategy=k8s.apps.v1.DeploymentStrategyArgs(
                 type="RollingUpdate",
@@ -361,8 +355,7 @@ def _stateful_set(
     app: App, selector: k8s.meta.v1.LabelSelectorArgs, pod: k8s.core.v1.PodTemplateSpecArgs
 ) -> k8s.apps.v1.StatefulSetSpecArgs:
     return k8s.apps.v1.StatefulSetSpecArgs(
-        # One that is stopped while nobody uses it is not started by the next `up`.
-        replicas=None if app.start else 1,
+        replicas=app.most,
         service_name=app.object_name,
         selector=selector,
         # `OrderedReady` would keep a pod that never became ready (see `slipway.infra.kubernetes.service`).
@@ -409,7 +402,7 @@ def _several(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> 
             ),
             opts=opts,
         )
-    if autoscale:
+    if autoscale and app.most:
         k8s.autoscaling.v2.HorizontalPodAutoscaler(
             name,
             metadata=_metadata(args, app.object_name),

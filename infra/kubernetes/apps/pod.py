@@ -43,7 +43,7 @@ from slipway.infra.kubernetes.shipping.bundle import (
 )
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import require_fit
-from slipway.infra.pipelines.apps import AppDeclaration, runs_file, start_variable, token_variable
+from slipway.infra.pipelines.apps import AppDeclaration, runs_file, token_variable
 from slipway.infra.pipelines.pods import NODE_NAME
 from slipway.infra.placed import (
     CODE,
@@ -190,13 +190,12 @@ def app_secret_name(app: App) -> str:
 
 def template(
     planned: PlannedApp,
-    namespace: str,
     token_hash: pulumi.Input[str] | None,
     image: PodImage | None = None,
     *,
     python: str = "",
 ) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The template of the app's pods in ``namespace``. It changes with all that decides what they answer, so that
+    """The template of the app's pods. It changes with all that decides what they answer, so that
     new ones start: the files that it ships, the results that it reads, and the hash of its token. ``python`` is an
     image with one.
     """
@@ -220,7 +219,7 @@ def template(
             topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
             image_pull_secrets=pulled_with(image),
             init_containers=_init_containers(planned, image, python) or None,
-            containers=inside(image, [_container(planned, namespace)]),
+            containers=inside(image, [_container(planned)]),
             volumes=_volumes(planned),
         ),
     )
@@ -304,7 +303,7 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
     return "".join(escaped(f"{part}(")[:-1] + variable for part in before) + escaped(last)
 
 
-def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs:
+def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
     app = planned.app
     declared = app.declared
     ingress = declared.placed_by.ingress
@@ -313,11 +312,6 @@ def _container(planned: PlannedApp, namespace: str) -> k8s.core.v1.ContainerArgs
     environment: dict[str, str] = {
         **python_environment(),
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
-        **{
-            start_variable(connect.name): f"kubectl --namespace {namespace} {connect.start}"
-            for connect in app.connects.values()
-            if connect.start
-        },
         **told,
         **{name: address for connect in app.connects.values() for name, address in connect.addresses.items()},
         **({HOSTS_VARIABLE: ingress.host, PROXIES_VARIABLE: str(PROXIES)} if ingress else {}),

@@ -109,7 +109,7 @@ def proxy_labels(app: App) -> dict[str, str]:
 
 def pods_of_proxy(app: App) -> int:
     """How many pods it has: two in front of an app with several."""
-    return min(2, app.declared.placed_by.replicas)
+    return 2 if app.declared.placed_by.replicas > 1 else 1
 
 
 def login_proxy(name: str, args: LoginProxyArgs, opts: pulumi.ResourceOptions) -> LoginProxy:

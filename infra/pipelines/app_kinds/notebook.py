@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import client_findings
-from slipway.infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
+from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from slipway.infra.pipelines.contract import StepDeclaration, literal
 from slipway.infra.pipelines.pods import Command, Probe, Word
 from slipway.infra.schema.base import Duration, Size, refuse
@@ -24,9 +24,6 @@ LIBRARY = (
     "slipway.workloads.apps.notebook.served",
 )
 """What the starting notebook imports beside what `MODULE` does."""
-
-IDLE = "slipway.workloads.apps.notebook.idle"
-"""What stops it."""
 
 REQUIREMENTS = "slipway/workloads/apps/notebook/requirements.txt"
 """JupyterLab and what draws, for TensorFlow's image."""
@@ -54,7 +51,7 @@ def _idle(value: str) -> str:
 
 
 class NotebookSettings(KeptAppSettings):
-    """Where a notebook runs, and when it is stopped."""
+    """Where a notebook runs, and how long it keeps what nobody uses."""
 
     storage: Size = Field(
         default="10Gi",
@@ -62,14 +59,13 @@ class NotebookSettings(KeptAppSettings):
     )
     idle: Annotated[Duration, AfterValidator(_idle)] = Field(
         default="1h",
-        description="Unused for so long, it is stopped: its pod goes, and with it a node that nothing else needs. "
-        "Its folder is kept.",
+        description="Kernels and terminals that nobody used for so long are ended, with their variables.",
     )
 
 
 class NotebookApp(AppKind):
     """JupyterLab beside the store, with the pipeline's steps at hand. It asks for its token, which is an output of
-    the stack; is stopped where nobody uses it; and keeps its folder on a volume.
+    the stack, and keeps its folder on a volume.
     """
 
     kind: Literal["notebook"] = Field(description="A notebook.")
@@ -154,7 +150,6 @@ def declaration(
         token=True,
         keeps_data=True,
         grace=GRACE,
-        idle=Idle(IDLE, seconds(settings.idle)),
     )
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import client_findings
-from slipway.infra.pipelines.apps import AppDeclaration, CountedAppSettings, Metrics, counted
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from slipway.infra.pipelines.contract import literal, service_variables
 from slipway.infra.pipelines.pods import Probe
 from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, Size
@@ -28,16 +28,10 @@ PORT, METRICS_PORT = 8080, 9464
 
 METRICS = "metrics"
 
-REQUESTS = "slipway_page_requests_total"
-"""What it counts of requests (`slipway.workloads.apps.page.middleware.Metrics`)."""
-
-VISITS: Mapping[str, Sequence[str]] = {"route": ("/", "/api/sample", "/api/predict")}
-"""Which of these are visits: an open page that nobody looks at asks for the status again and again."""
-
 OTHER_PORTS: Mapping[str, int] = {METRICS: METRICS_PORT}
 
 
-class PageSettings(CountedAppSettings):
+class PageSettings(AppSettings):
     """Where a page runs, and how much its visitors may ask of it."""
 
     cpu: Cpu = Field(default="500m", description="CPU asked for.")
@@ -157,7 +151,6 @@ def declaration(
         files=FILES,
         probe=Probe("/healthz"),
         metrics=Metrics(port=METRICS),
-        idle=counted(settings.idle, Metrics(port=METRICS), REQUESTS, VISITS),
     )
 
 

@@ -1,7 +1,7 @@
 """Apps of the kind `program`: a program of the pipeline's own, such as a web application."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,12 +11,9 @@ from slipway.infra.pipelines.apps import (
     OF_APPS,
     AppDeclaration,
     AppSettings,
-    CountedAppSettings,
-    CountedKeptAppSettings,
     KeptAppSettings,
     Metrics,
     address_variables,
-    counted,
     own_variables,
 )
 from slipway.infra.pipelines.pods import (
@@ -38,6 +35,7 @@ from slipway.infra.pipelines.results import heading
 from slipway.infra.schema.base import Duration, Int, Model, Size
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.renamed import Removed
 
 PYTHON = ("python", "python3")
 """The programs whose files an app needs from the pipeline's folder, whether it says so or not."""
@@ -59,23 +57,16 @@ class AppMetrics(Model):
     port: str = Field(default="http", description="The port by its name: `http`, or one of `ports`.")
 
 
-class AppVisits(Model):
-    """What an app counts for Prometheus of its use."""
-
-    counter: str = Field(description="The name of the counter, as `metrics` has it: `shop_requests_total`.")
-    labels: dict[str, list[str]] = Field(
-        default_factory=dict[str, list[str]],
-        description="Values of its labels that are use, by label, whatever their case: `route: [/, /buy]`. Leave "
-        "out probes and what open pages ask by themselves. Default: all of it.",
-    )
-
-
 class ProgramApp(AppKind):
     """An app that is a program of your own: it starts after the steps that it reads, and stays. Only apps that
     connect to it reach it, and people by a port-forward.
     """
 
     references = OF_APPS
+
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "visits": Removed("remove it, and write `replicas: 0` in the stack file while nobody needs the app")
+    }
 
     kind: Literal["program"] = Field(description="A program of your own.")
     run: Words = Field(
@@ -131,11 +122,6 @@ class ProgramApp(AppKind):
         default=None, description="How it shows that it is ready; default: it accepts a connection."
     )
     metrics: AppMetrics | None = Field(default=None, description="Where it answers Prometheus; default: nowhere.")
-    visits: AppVisits | None = Field(
-        default=None,
-        description="What of these `metrics` is its use. With it, a stack file may say by `idle` what becomes of "
-        "it while nobody uses it.",
-    )
     writes: bool = Field(
         default=False, description="Whether it may write to the store, to `{pipeline}/<app>`; default: it reads."
     )
@@ -159,9 +145,7 @@ class ProgramApp(AppKind):
         return any(name in pods.names(word) for word in (*self.run, *self.environment.values()))
 
     def settings_model(self) -> type[AppSettings]:
-        """With a volume where it has one, and what becomes of it while nobody uses it, where that can be told."""
-        if self.visits:
-            return CountedKeptAppSettings if self.keeps_data else CountedAppSettings
+        """With a volume where it has one."""
         return KeptAppSettings if self.keeps_data else AppSettings
 
     def defaults(self) -> dict[str, Any]:
@@ -192,9 +176,6 @@ class ProgramApp(AppKind):
         yield from url_findings((*at, "path"), self.path)
         yield from url_findings((*at, "probe", "path"), self.probe and self.probe.path)
         yield from url_findings((*at, "metrics", "path"), self.metrics and self.metrics.path)
-        if self.visits and not self.metrics:
-            reason = "it counts nothing for Prometheus"
-            yield Finding((*at, "visits"), None, reason, "add `metrics`, or remove it", read=((*at, "metrics"),))
         for index, step in enumerate(self.after):
             yield from app.step_findings(("after", index), step)
         yield from path_findings((*at, "code"), self.code, folder=True)
@@ -238,9 +219,6 @@ class ProgramApp(AppKind):
     def declare(self, app: AppInStack) -> AppDeclaration:
         """The program with its files; where it starts with Python, these are the pipeline's."""
         metrics = self.metrics and Metrics(self.metrics.path, self.metrics.port)
-        idle = None
-        if metrics and self.visits and isinstance(app.placed_by, CountedAppSettings):
-            idle = counted(app.placed_by.idle, metrics, self.visits.counter, self.visits.labels)
         code = self.code if self.code is not None else "." if self.run[:1] and self.run[0] in PYTHON else None
         return AppDeclaration(
             name=app.name,
@@ -268,5 +246,4 @@ class ProgramApp(AppKind):
             if app.placed_by.image
             else build_of(app.name, self.image, self.build, app.build, app.place),
             substitute=self.rehearsal and self.rehearsal.substitute(app.fill, app.place),
-            idle=idle,
         )

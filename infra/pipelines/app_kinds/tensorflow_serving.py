@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.app_kinds.contract import APPS, AppInFile, AppInStack, AppKind
-from slipway.infra.pipelines.apps import AppDeclaration, CountedAppSettings, Metrics, counted
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from slipway.infra.pipelines.contract import StepDeclaration, StepSettings, literal
 from slipway.infra.pipelines.images import references
 from slipway.infra.pipelines.pods import Probe
@@ -35,13 +35,6 @@ OTHER_PORTS: Mapping[str, int] = {"grpc": RPC}
 
 METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
-
-PREDICTIONS = ":tensorflow:serving:request_latency_count"
-"""What it counts of answers. `request_count` has each probe, too (model_servers/http_server.cc of 2.21)."""
-
-ANSWERED: Mapping[str, Sequence[str]] = {"API": ("predict", "classify", "regress")}
-"""Which of these are predictions: a REST path has the method, gRPC the same word with a capital
-(model_servers/http_rest_api_handler.cc and prediction_service_impl.cc of 2.21); metadata and status have none."""
 
 LABEL = "stable"
 """The label of the version that answers people
@@ -81,7 +74,7 @@ class Batching(Model):
     )
 
 
-class ServingSettings(CountedAppSettings):
+class ServingSettings(AppSettings):
     """Where a model is served, which of its versions answers, and how many stay."""
 
     cpu: Cpu = Field(default="500m", description="CPU asked for.")
@@ -327,7 +320,6 @@ def declaration(name: str, settings: ServingSettings, served: Served) -> AppDecl
         probe=Probe(f"/v1/models/{model}/labels/{LABEL}/metadata"),
         metrics=Metrics(path=METRICS),
         path=f"/v1/models/{model}",
-        idle=counted(settings.idle, Metrics(path=METRICS), PREDICTIONS, ANSWERED),
     )
 
 

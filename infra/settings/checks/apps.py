@@ -53,7 +53,6 @@ def check_apps(reading: Reading) -> Iterator[Finding]:
             yield from _connects(placed, of_pipeline, settings)
             yield from _reach(placed, of_pipeline, clusters)
             yield from _pods(placed)
-            yield from _stopped(placed)
             yield from _account(placed, draft)
             yield from _follows(placed, of_pipeline, settings)
         apps += of_pipeline
@@ -118,19 +117,6 @@ def _pods(placed: _Placed) -> Iterator[Finding]:
             f"not more than the {placed_by.replicas} pods that are always there",
             f"write {placed_by.replicas + 1} or more, or remove `autoscale`",
             read=((*placed.at, "replicas"),),
-        )
-
-
-def _stopped(placed: _Placed) -> Iterator[Finding]:
-    """Several pods of an app that is stopped and started: `up` leaves how many there are to those who start it."""
-    idle, placed_by = placed.app.idle, placed.app.placed_by
-    if idle and idle.stops and placed_by.replicas > 1 and not placed_by.autoscale:
-        yield Finding(
-            (*placed.at, "replicas"),
-            placed_by.replicas,
-            "`idle` stops it, and it would start with one pod",
-            "write 1, or add `autoscale`, which keeps it at so many while it is started",
-            read=((*placed.at, "idle"),),
         )
 
 
@@ -408,18 +394,10 @@ def _names(reading: Reading) -> Iterator[Finding]:
             )
     for name, settings in draft.pipelines.items():
         for app in apps_if_any(name, settings):
-            beside = {
-                **({"login": "the proxy that asks for its login"} if app.placed_by.ingress else {}),
-                **({"idle": "what stops it when nobody uses it"} if app.idle else {}),
-            }
-            for word, what in beside.items():
-                if other := owners.get(f"{name}-{app.name}-{word}"):
-                    yield Finding(
-                        (KEY, name),
-                        None,
-                        f"{what}, app `{app.name}`, has objects called `{name}-{app.name}-{word}`, like {other}",
-                        "give one of the two another name",
-                    )
+            login = f"{name}-{app.name}-login"
+            if app.placed_by.ingress and (other := owners.get(login)):
+                reason = f"the proxy that asks for the login of app `{app.name}` has objects called `{login}`"
+                yield Finding((KEY, name), None, f"{reason}, like {other}", "give one of the two another name")
 
 
 def _way_in(app: Exposed, reading: Reading, name: str | None) -> Iterator[Finding]:

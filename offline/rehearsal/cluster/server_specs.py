@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from slipway.infra.kubernetes.labels import APP, NAME, PEOPLE
+from slipway.infra.kubernetes.labels import APP, PEOPLE
 from slipway.infra.pipelines import valkey
-from slipway.infra.placed import DATA, IDLE_WATCH
-from slipway.infra.review.stack import Properties, Resource, at, mapping, mappings, strings, text, texts
+from slipway.infra.placed import DATA
+from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, text, texts
 from slipway.offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from slipway.offline.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET
 from slipway.offline.rehearsal.cluster.cluster_objects import Namespace, cluster_of
@@ -58,7 +58,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """A StatefulSet of one pod, or a Deployment, of whose ``replicas`` a rehearsal runs one.
+    """A StatefulSet of one pod, or a Deployment, of whose ``replicas`` a rehearsal runs one; of 0 none.
 
     ``ports`` are its container's by name, ``claims`` the names of its own volumes, and ``app`` is the name of the
     app that it runs; empty where it is none.
@@ -106,8 +106,8 @@ def server_spec(resource: Resource) -> ServerSpec:
     spec, kind = mapping(resource.inputs.get("spec")), resource.type.rpartition(":")[2]
     if unknown := sorted(spec.keys() - (DEPLOYMENT_KEYS if resource.type == DEPLOYMENT else STATEFUL_SET_KEYS)):
         raise UnsupportedError(f"a rehearsal does not act on {', '.join(unknown)} of a {kind}")
-    replicas = int(spec.get("replicas") or 1)
-    if replicas != 1 and resource.type == STATEFUL_SET:
+    replicas = int(spec.get("replicas", 1))
+    if replicas > 1 and resource.type == STATEFUL_SET:
         raise UnsupportedError(f"replicas {spec['replicas']}: a rehearsal knows a StatefulSet of 1")
     template = mapping(spec.get("template"))
     pod = pod_spec(template, restarts=True)
@@ -214,9 +214,7 @@ def only_said(resources: Iterable[Resource]) -> list[str]:
     return sentences
 
 
-def _schedule(resource: Resource) -> str | None:
-    if strings(at(resource.inputs, "metadata", "labels")).get(NAME) == IDLE_WATCH:
-        return None
+def _schedule(resource: Resource) -> str:
     spec = mapping(resource.inputs.get("spec"))
     daily = _DAILY.fullmatch(str(spec.get("schedule")))
     when = f"at {int(daily['hour']):02}:{int(daily['minute']):02}" if daily else f"at `{spec.get('schedule')}`"

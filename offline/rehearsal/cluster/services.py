@@ -321,11 +321,14 @@ class Services:
         """Admits a StatefulSet or a Deployment and gives its pods their places, which they hold from now on.
 
         A service starts when it is needed. An app starts, and this returns when it is ready, as `pulumi up` waits
-        for it. Raises RefusedError, UnsupportedError, UnschedulableError and CancelledError.
+        for it. One without pods is left out. Raises RefusedError, UnsupportedError, UnschedulableError
+        and CancelledError.
         """
         around = self.surroundings
         spec = server_spec(resource)
         namespace = Namespace(around.objects, spec.cluster, spec.namespace)
+        if not spec.replicas:
+            return
         request = around.request(spec.cluster, spec.pod)
         admit(namespace, spec.template, spec.pod, request.resources)
         kind = "app" if spec.app else "service"

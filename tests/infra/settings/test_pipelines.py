@@ -111,7 +111,7 @@ def test_a_pattern_that_takes_too_long_is_refused(tmp_path: Path, pattern: str) 
 
 @pytest.mark.parametrize("name", [*OWN_NAMES, "T4", "t" * 41])
 def test_a_name_that_no_pipeline_can_have_is_refused(name: str) -> None:
-    """Network policies select pods by the pipeline's name: `idle-watch` and gates may connect to everything."""
+    """Network policies select pods by the pipeline's name: `mover` and gates may connect to everything."""
     problem = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
     assert (problem.key, problem.value) == (f"slipway:pipelines.{name}", name)
 

@@ -8,12 +8,10 @@ from datetime import date
 from typing import Any
 
 from slipway.infra.kubernetes.labels import (
-    IDLE_ANNOTATION,
     IMAGE_ANNOTATION,
     INPUTS_ANNOTATION,
     RUN_ANNOTATION,
     USAGE_ANNOTATION,
-    app_labels,
 )
 from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.images import TAGS
@@ -362,20 +360,6 @@ def nightly(reads: str = "") -> Stack:
     return stack(train, cron, resource(DEPLOYMENT, "churn-page", {"spec": {"template": template}}))
 
 
-def gpu_app(then: str = "", *, hourly: float | None = None) -> Stack:
-    """A model server with a GPU, and what looks at it where that does something ``then``."""
-    metadata = {"name": "mnist-serving", "namespace": "slipway"}
-    template = {"metadata": {"labels": app_labels("mnist", "serving")}, "spec": gpu_pod(restartPolicy="Always")}
-    app = resource(DEPLOYMENT, "mnist-serving", {"metadata": metadata, "spec": {"template": template}})
-    idle = {"app": "mnist.serving", "object": "mnist-serving", "after": 7200, "then": then}
-    annotations = {IDLE_ANNOTATION: json.dumps(idle)}
-    look = {"metadata": {"namespace": "slipway", "annotations": annotations}, "spec": {"jobTemplate": {}}}
-    t4 = pool("t4", gpus=1)
-    made = stack(app, *([resource(CRON_JOB, "mnist-serving-idle", look)] if then else []), pools=[pool("cpu"), t4])
-    price = None if hourly is None else Price(hourly, "hour", SOURCE)
-    return replace(made, charges=[Charge(t4.urn, "machine", price, pool=t4.urn, idle=0, most=1)])
-
-
 def restricted(*others: Resource, level: str = "restricted") -> Stack:
     """A namespace that refuses pods, and others in it."""
     labels = {"pod-security.kubernetes.io/enforce": level}
@@ -612,7 +596,6 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         stack(workload(DAEMON_SET, pod(container(resources=None)))),
     ],
     "app-behind-schedule": [nightly(reads="churn/train/1a2b")],
-    "app-gpus-without-idle": [gpu_app(), gpu_app(hourly=0.5)],
     "service-on-spot": [
         stack(serving(), entrance(), let_in(), pools=[pool("cpu", spot=True)]),
         stack(serving(), pools=[pool("cpu", run_limit=604_800)]),
@@ -903,7 +886,6 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         in_container(resources=UNKNOWN),
         stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
     ],
-    "app-gpus-without-idle": [gpu_app("stop"), gpu_app("warn")],
     "app-behind-schedule": [nightly(), nightly(reads="shop/train/1a2b")],
     "service-on-spot": [
         beside(pools=[pool("spot", spot=True), pool("cpu")]),

@@ -1,9 +1,6 @@
 """A stack that is looked at again and again, over HTTP: what it remembers, what it says when it cannot read."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +8,11 @@ import pytest
 from rich.console import Console
 
 from slipway.infra.kubernetes.labels import SERVICE
-from slipway.offline.evaluated.idle_apps import WatchedApp
 from slipway.tools.clusters import Clusters, Place
 from slipway.tools.watch.plan import Expected, Plan
 from slipway.tools.watch.screen import Changes, screen, summary
 from slipway.tools.watch.session import Session
 from slipway.tools.watch.states import NodeTime, Phase, StepState, View, add_up
-from slipway.workloads.runtime.apps.idle import KEY, Notes
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
@@ -295,18 +290,6 @@ def test_taints_are_read_from_the_nodes_that_a_pod_selects(watched: Watched) -> 
     watched.session._clusters.clear()  # pyright: ignore[reportPrivateUsage]
     watched.cluster.single["/api/v1/nodes"] = {"kind": "List", "items": [node]}
     assert watched.step("mnist-prepare").reason.kind == "not ready"
-
-
-def test_an_app_that_was_stopped_is_told_from_what_looks_at_it_left(watched: Watched) -> None:
-    idle = WatchedApp("dev", "slipway", "mnist.serving", "mnist-serving", 7200, "stop", "notes", "", "scale it")
-    watched.session.plan = replace(watched.session.plan, idle_apps=[idle])
-    assert not watched.look().waiting
-    notes = Notes((NOW - timedelta(hours=2)).isoformat(), idle=True, stopped=True)
-    watched.cluster.single["/api/v1/namespaces/slipway/configmaps/notes"] = {
-        "data": {KEY: json.dumps(asdict(notes))}
-    }
-    (line,) = watched.look().waiting
-    assert line.endswith("kubectl --namespace slipway scale it")
 
 
 def test_a_job_that_failed_and_was_deleted_by_hand_is_told_with_its_way_out(watched: Watched) -> None:

@@ -98,9 +98,8 @@ def _answer_prometheus(host: str, port: int, metrics: Metrics) -> ThreadingWSGIS
 
 
 def _options(given: argparse.Namespace) -> Options:
-    serving, start = given.serving, ""
+    serving = given.serving
     if given.serving_variable is not None:
-        start = os.environ.get(f"{given.serving_variable.removesuffix('ADDRESS')}START", "")
         serving = os.environ.get(given.serving_variable)
         if not serving:
             raise ValueError(f"--serving-variable {given.serving_variable}: the environment has no such variable")
@@ -135,7 +134,6 @@ def _options(given: argparse.Namespace) -> Options:
             proxies=given.proxies,
         ),
         poll=given.poll,
-        start=start,
     )
 
 

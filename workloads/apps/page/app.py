@@ -46,13 +46,13 @@ from slipway.workloads.apps.page.limits import (
 from slipway.workloads.apps.page.middleware import KnownHosts, Measured, Metrics, SecurityHeaders
 from slipway.workloads.apps.page.model import Model, Pictures, UnusableError, model
 from slipway.workloads.apps.page.model_server import (
+    AWAY,
     AwayError,
     GoneError,
     ModelServer,
     RefusedError,
     Status,
     Watcher,
-    away,
 )
 from slipway.workloads.apps.page.pixels import WORKING, ImageError, data_of, decode, measure, prepare
 from slipway.workloads.apps.page.samples import Sample
@@ -88,7 +88,7 @@ class Options:
     """What a page shows, and whom it asks: ``serving`` is the address of the server, ``model`` the model's name.
 
     With ``version_label`` the version with that label answers, else the newest. ``poll`` are the seconds between
-    two looks at which one that is. ``start`` is the command that starts the server again, if it may be stopped.
+    two looks at which one that is.
     """
 
     serving: str
@@ -100,7 +100,6 @@ class Options:
     samples: Sequence[Sample] = ()
     bounds: Bounds = field(default_factory=Bounds)
     poll: float = 1.0
-    start: str = ""
 
 
 class Page:
@@ -109,7 +108,6 @@ class Page:
     def __init__(self, options: Options, metrics: Metrics) -> None:
         bounds = options.bounds
         self._options = options
-        self._away = away(options.start)
         self._metrics = metrics
         self._server = ModelServer(
             options.serving,
@@ -122,7 +120,6 @@ class Page:
             self._server,
             lambda version, signature: model(version, signature, options.pictures, options.labels),
             options.poll,
-            self._away,
         )
         self._predictions = Rate(bounds.rate, bounds.rate_of_all)
         self._reads = Rate(bounds.rate * READS, bounds.rate_of_all * READS, burst=5.0)
@@ -263,7 +260,7 @@ class Page:
                 except GoneError:
                     status = await self._watcher.refresh()
                     if last or status.model is None or status.model.form != chosen.form:
-                        raise HTTPException(503, status.reason or self._away.reason) from None
+                        raise HTTPException(503, status.reason or AWAY.reason) from None
                     chosen = status.model
                     continue
                 except RefusedError:
@@ -318,16 +315,15 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
     starlette = Starlette(
         debug=False,
         routes=routes,
-        exception_handlers=errors(metrics, away(options.start).reason),
+        exception_handlers=errors(metrics),
         lifespan=page.lifespan,
     )
     answering = KnownHosts(starlette, HEALTH)
     return Measured(SecurityHeaders(answering), metrics, frozenset(route.path for route in routes))
 
 
-def errors(metrics: Metrics, gone: str) -> Mapping[Any, Any]:
+def errors(metrics: Metrics) -> Mapping[Any, Any]:
     """What answers an error, by its type: a reason, a status, and ``metrics`` that count it by a short name.
-    ``gone`` is the reason where the server cannot be reached.
 
     No visitor sees where it happened.
     """
@@ -351,7 +347,7 @@ def errors(metrics: Metrics, gone: str) -> Mapping[Any, Any]:
 
     def unreached(_: Request, error: AwayError) -> Response:
         log.warning("the model server did not answer: %s", error)
-        return answer(503, gone, "away", 2.0)
+        return answer(503, AWAY.reason, "away", 2.0)
 
     def refused(_: Request, error: RefusedError) -> Response:
         log.warning("the model server refused a prediction: %s", error)

@@ -244,32 +244,19 @@ STARTING = Status("waiting", reason="The page has just started and looks for the
 AWAY = Status("away", reason="The model server cannot be reached. The page goes on trying.")
 
 
-def away(start: str) -> Status:
-    """The server cannot be reached; ``start`` is the command that starts it again, if it may be stopped."""
-    if not start:
-        return AWAY
-    stopped = "it may be stopped, since nobody asked it for long"
-    return Status("away", reason=f"The model server cannot be reached: {stopped}. What starts it again: {start}")
-
-
 WAITING = Status("waiting", reason="The model server is there, and has no version of the model ready yet.")
 REFUSED = Status("unusable", reason="The model server does not answer as TensorFlow Serving does.")
 
 
 class Watcher:
-    """Looks every ``seconds`` what ``server`` serves. ``made`` turns a version and its signature into a model.
-
-    ``away`` is the status while it cannot be reached.
-    """
+    """Looks every ``seconds`` what ``server`` serves. ``made`` turns a version and its signature into a model."""
 
     def __init__(
         self,
         server: ModelServer,
         made: Callable[[int, Signature], Model],
         seconds: float,
-        away: Status = AWAY,
     ) -> None:
-        self._away = away
         self._server = server
         self._made = made
         self._seconds = seconds
@@ -286,7 +273,7 @@ class Watcher:
             except Exception:
                 # Whatever comes, the next look may find the server well.
                 log.exception("the server could not be asked")
-                self._take(self._away, "")
+                self._take(AWAY, "")
             await asyncio.sleep(self._seconds)
 
     def doubt(self) -> None:
@@ -321,7 +308,7 @@ class Watcher:
                 known = self._made(newest, await self._server.signature(newest))
             return Status("ready", known), ""
         except AwayError as error:
-            return self._away, f"({error})"
+            return AWAY, f"({error})"
         except GoneError as error:
             return WAITING, f"({error})"
         except RefusedError as error:

@@ -87,8 +87,7 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     recording = run(folder, {"pool": "gpu", "gpus": 1, "storage": "20Gi", "idle": "30m"})
     (stateful,) = recording.of("kubernetes:apps/v1:StatefulSet")
     spec = stateful.inputs["spec"]
-    # One that was stopped stays stopped with the next `up`.
-    assert "replicas" not in spec
+    assert spec["replicas"] == 1
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
     started = [*container["command"], *container["args"]]
@@ -145,55 +144,8 @@ def test_the_token_is_generated_and_nowhere_in_the_pods_words(folder: Path) -> N
     assert set(recording.exports["tried"]["tokens"]) == {"notebook"}
 
 
-@pytest.mark.slow
-def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
-    recording = run(folder, {"pool": "cpu", "idle": "2h"})
-    name = only_stateful_set(recording)
-    (role,) = recording.of("kubernetes:rbac.authorization.k8s.io/v1:Role")
-    assert role.inputs["rules"] == [
-        {
-            "apiGroups": ["apps"],
-            "resources": ["statefulsets/scale"],
-            "resourceNames": [name],
-            "verbs": ["patch"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": ["tried-notebook-idle"],
-            "verbs": ["get", "patch"],
-        },
-    ]
-    watch = only(recording, "batch/v1:CronJob", "tried-notebook-idle")["spec"]
-    assert watch["concurrencyPolicy"] == "Forbid"
-    pod = watch["jobTemplate"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "tried-notebook-idle"
-    assert pod["automountServiceAccountToken"] is True
-    (container,) = pod["containers"]
-    assert container["command"] == ["python", "-m", "slipway.workloads.apps.notebook.idle"]
-    assert container["args"] == [
-        *("--api", "https://kubernetes.default.svc"),
-        *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
-        *("--app", "tried-notebook:8888", "--after", "7200", "--then", "stop"),
-        *("--kind", "statefulset", "--scale", name, "--replicas", "1"),
-        *("--namespace", "slipway", "--notes", "tried-notebook-idle"),
-    ]
-    (token,) = [variable for variable in container["env"] if variable["name"] == "APP_TOKEN"]
-    assert token["valueFrom"]["secretKeyRef"] == {"name": "tried-notebook-token", "key": "token"}
-    policy = only(recording, "networking.k8s.io/v1:NetworkPolicy", "tried-notebook-idle")["spec"]
-    assert policy["podSelector"]["matchLabels"]["slipway/app"] == "notebook"
-    (peer,) = policy["ingress"][0]["from"]
-    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "idle-watch"
-    labels = watch["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
-    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
-
-
-def test_the_outputs_say_how_it_starts_again(folder: Path) -> None:
+def test_the_outputs_say_how_to_open_it(folder: Path) -> None:
     recording = run(folder, {"pool": "cpu"})
-    kubectl = "kubectl --kubeconfig /nowhere --namespace slipway"
-    assert recording.exports["tried"]["start"] == {
-        "notebook": f"{kubectl} scale statefulset/{only_stateful_set(recording)} --replicas=1"
-    }
     assert recording.exports["tried"]["apps"]["notebook"] == "make open APP=tried.notebook STACK=test"
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings
 from slipway.infra.pipelines.app_kinds.page import PageSettings
-from slipway.infra.pipelines.apps import COUNTED as COUNTING
-from slipway.infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings, Metrics
+from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings, Metrics
 from slipway.infra.pipelines.discovery import apps_of
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
@@ -244,36 +243,6 @@ def test_a_stack_that_leaves_out_what_an_app_connects_to_is_refused(folder: Path
 )
 def test_a_place_that_cannot_work_is_refused(folder: Path, changes: dict[str, Any], key: str, name: str) -> None:
     check(problems(folder, section=changes), "", {f"stack.apps.{key}": [name]})
-
-
-COUNTED = {"apps.model.visits": {"counter": "answers_total", "labels": {"route": ["/", "/buy"]}}}
-
-
-def test_a_program_that_counts_its_use_is_looked_at_where_it_answers_prometheus(tmp_path: Path) -> None:
-    folder = written(tmp_path / "shop", changed(SHOP, COUNTED))
-    assert declared(folder)["model"].idle is None
-    idle = declared(folder, {"apps.model.idle": {"after": "1h", "then": "stop"}})["model"].idle
-    flags = ["--path", "/numbers", "--counter", "answers_total", "--label", "route=/", "--label", "route=/buy"]
-    assert idle == Idle(COUNTING, 3600, "stop", flags)
-
-
-@pytest.mark.parametrize(
-    ("content", "section", "key"),
-    [
-        ({}, {"idle": {}}, "stack.apps.model.idle"),
-        ({**COUNTED, "apps.model.metrics": GONE}, {}, "apps.model.visits"),
-        (COUNTED, {"idle": {"after": "5m"}}, "stack.apps.model.idle.after"),
-        (COUNTED, {"idle": {"then": "delete"}}, "stack.apps.model.idle.then"),
-        (COUNTED, {"idle": {"then": "stop"}, "replicas": 2}, "stack.apps.model.replicas"),
-        (COUNTED, {"idle": {"then": "stop"}, "replicas": 2, "autoscale": {"most": 3}}, ""),
-        (COUNTED, {"idle": {"then": "warn"}, "replicas": 2}, ""),
-    ],
-)
-def test_an_app_is_stopped_only_where_its_use_is_known_and_it_comes_back_whole(
-    folder: Path, content: dict[str, Any], section: dict[str, Any], key: str
-) -> None:
-    texts = problems(folder, content, {f"apps.model.{name}": value for name, value in section.items()})
-    assert texts.keys() == ({key} if key else set())
 
 
 def test_a_secret_that_an_app_lacks_is_named(folder: Path) -> None:

@@ -195,11 +195,13 @@ def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(t
 def test_pods_of_an_app_take_their_places_and_one_of_them_runs(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
+        toys.app("none", SITE, "0.0.0.0:8000", replicas=0)
         toys.app("few", SITE, "0.0.0.0:8000", replicas=3)
         toys.app("many", SITE, "0.0.0.0:8000", replicas=3, cpu="700m")
 
     outcome, printed = rehearse(program, tmp_path)
     assert "1 of 3 pods" in printed
+    assert [service.name for service in outcome.services if service.starts] == ["few"]
     assert "many failed: no pool can take the pod" in printed
     assert "beside the services that run there" in printed
     assert outcome.exit_code == 1

@@ -14,8 +14,6 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from slipway.infra.pipelines.app_kinds.tensorflow_serving import ANSWERED, PREDICTIONS
-from slipway.workloads.runtime.apps.idle import counted
 from tests.offline.rehearsal.fakes.tensorflow_serving.server import Server
 
 pytestmark = pytest.mark.slow
@@ -211,14 +209,3 @@ def test_prometheus_reads_the_names_of_the_server(server: Server) -> None:
     assert any(name == latency and "half_plus_three" in labels for name, *labels in samples)
     load = ":tensorflow:cc:saved_model:load_attempt_count"
     assert any(name == load and labels[1:] == ["success"] for name, *labels in samples)
-
-
-def test_only_predictions_are_use(server: Server) -> None:
-    def used() -> float:
-        return counted(server.text("/monitoring/prometheus/metrics"), PREDICTIONS, ANSWERED)
-
-    before = used()
-    server.get(f"{HALF}/metadata")
-    assert used() == before
-    server.post(f"{HALF}:predict", {"instances": [1.0]})
-    assert used() == before + 1
