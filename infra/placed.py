@@ -10,7 +10,6 @@ from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     Best,
-    Exporter,
     Items,
     Nodes,
     Probe,
@@ -33,17 +32,13 @@ NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
 DATA, PORT, PASSWORD = OF_SERVICES
 """References in the arguments of a service: its volume, its port, and its password."""
 
-ADDRESS = "address"
-"""The reference in the arguments of a service's exporter to the host and port of the service."""
-
 
 @dataclass(frozen=True)
 class Service:
     """One long-running program with a port and a volume.
 
     ``arguments`` are its whole command line, with the references above. ``storage`` is in MiB. ``clients`` are the
-    names of the pipeline's steps that connect to it. ``exporter`` answers Prometheus for it, where metrics are
-    read.
+    names of the pipeline's steps that connect to it.
     """
 
     pipeline: str
@@ -57,17 +52,11 @@ class Service:
     storage: int
     clients: Sequence[str]
     probe: Probe = field(default_factory=Probe)
-    exporter: Exporter | None = None
 
     @property
     def requests(self) -> Resources:
         """What its pod asks for: its resources as the pool's cluster takes them."""
         return self.pool.admitted(self.resources)
-
-    @property
-    def exporter_requests(self) -> Resources | None:
-        """What the pod of its exporter asks for, in the same way; None where it has none."""
-        return self.pool.admitted(self.exporter.resources) if self.exporter else None
 
     @property
     def object_name(self) -> str:

@@ -371,15 +371,13 @@ PodMonitor."""
 class Collector:
     """What reads metrics in a cluster: the pods with ``pod_labels`` in ``namespace``.
 
-    ``monitor_labels`` are those without which it does not look at the objects of ``api``. With ``reads_gpus`` it
-    reads those of GPUs without being told.
+    ``monitor_labels`` are those without which it does not look at the objects of ``api``.
     """
 
     api: MetricsApi
     namespace: str
     pod_labels: Mapping[str, str]
     monitor_labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    reads_gpus: bool = False
 
 
 @dataclass(frozen=True)

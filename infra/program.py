@@ -40,7 +40,6 @@ from slipway.infra.stack.placed_stack import (
     declare_platforms,
     declare_schedules,
     export_access,
-    export_metrics,
     export_platform,
     export_results,
     place_pipelines,
@@ -135,11 +134,10 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     declare_cluster_runs(stack, jobs, attempts, workspaces, root)
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     declare_schedules(stack, jobs, workspaces, root)
-    metrics = declare_metrics(stack, workspaces)
+    declare_metrics(stack, workspaces)
 
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)
-    export_metrics(metrics)
     if settings.teams:
         declare_team_readers(stack)
         export_platform(stack, queues)

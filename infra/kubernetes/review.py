@@ -130,11 +130,6 @@ NAMESPACE = "kubernetes:core/v1:Namespace"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 
-PROMETHEUS = ("values", "prometheus", "prometheusSpec")
-"""Where a release of kube-prometheus-stack says how its operator runs Prometheus."""
-METRICS_CLAIM = (*PROMETHEUS, "storageSpec", "volumeClaimTemplate", "spec")
-"""Where it says which claim the operator makes for Prometheus."""
-
 RETAIN = "Retain"
 DELETE = "Delete"
 
@@ -148,22 +143,17 @@ FROM_STORE = (
 def holding(resource: Resource, stack: Stack) -> Holding | None:
     """What goes with this one; None for a kind that holds nothing of users'.
 
-    A namespace holds the claims that its StatefulSets and Prometheus's operator make; those that the stack
-    declares are asked for themselves.
+    A namespace holds the claims that its StatefulSets make; those that the stack declares are asked for
+    themselves.
     """
     if resource.type == CLAIM:
         return _claim(resource, stack)
     if resource.type == VOLUME:
         return Holding("the volume and everything on it", kept=_why_kept(_policy(resource)))
     if resource.type == NAMESPACE and (owners := _with_claims(resource, stack)):
-        named = ", ".join(
-            f"the metrics of {owner.name}"
-            if owner.type == RELEASE
-            else f"the claims of the StatefulSet {owner.name}"
-            for owner in owners
-        )
+        named = ", ".join(f"the claims of the StatefulSet {owner.name}" for owner in owners)
         lost = f"the namespace and everything in it, {named} included"
-        return Holding(lost, meant=all(owner.type == RELEASE or _goes_with_it(owner) for owner in owners))
+        return Holding(lost, meant=all(map(_goes_with_it, owners)))
     if resource.type == STATEFUL_SET and _claims(resource):
         return _volumes(resource, stack)
     return None
@@ -244,8 +234,7 @@ def storage_class(name: object, resource: Resource, stack: Stack) -> Resource | 
 
 def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
     """The namespace of an object, where the stack declares it."""
-    path = ("namespace",) if resource.type == RELEASE else ("metadata", "namespace")
-    name = at(resource.properties, *path)
+    name = at(resource.properties, "metadata", "namespace")
     return [
         namespace_
         for namespace_ in stack.of_type(NAMESPACE)
@@ -256,11 +245,9 @@ def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
 
 
 def _with_claims(namespace: Resource, stack: Stack) -> list[Resource]:
-    """What makes claims in the namespace: StatefulSets without queues, whose items are found again, and releases
-    with Prometheus."""
+    """What makes claims in the namespace: StatefulSets without queues, whose items are found again."""
     sets = [set_ for set_ in stack.of_type(STATEFUL_SET) if _claims(set_) and not queued_items(set_, stack)]
-    releases = [release for release in stack.of_type(RELEASE) if at(release.properties, *METRICS_CLAIM)]
-    return [resource for resource in (*sets, *releases) if namespace in _namespaces(resource, stack)]
+    return [set_ for set_ in sets if namespace in _namespaces(set_, stack)]
 
 
 # What Kubernetes objects make a cloud bill.

@@ -331,29 +331,13 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Exporter:
-    """What answers Prometheus, at ``port``, for a service that does not itself.
-
-    ``arguments`` are those of its image's own program, and may hold ``{address}``, the service's host and port. It
-    has the service's password in ``password_variable`` of its environment. ``resources`` is what its pod asks for.
-    """
-
-    image: str
-    arguments: Sequence[str]
-    port: int
-    password_variable: str
-    resources: Resources = field(default_factory=lambda: Resources(cpu=20, memory=48, ephemeral_storage=16))
-
-
-@dataclass(frozen=True)
 class ServiceDeclaration:
     """A program that runs beside the steps, and to which only those that name it may connect.
 
     ``arguments`` are its whole command line. They may hold ``{data}`` (the directory of its volume), ``{port}``
     and ``{password}`` (generated, and known to it and its clients alone). A step that ``connects`` has its host
-    and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment. ``exporter`` answers
-    Prometheus for it in stacks that have metrics read. ``build`` is its image where ``image`` is empty, built in
-    the cluster.
+    and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment. ``build`` is its
+    image where ``image`` is empty, built in the cluster.
     """
 
     name: str
@@ -363,7 +347,6 @@ class ServiceDeclaration:
     placed_by: ServiceSettings
     probe: Probe = field(default_factory=Probe)
     substitute: Substitute | None = None
-    exporter: Exporter | None = None
     build: ImageBuild | None = None
 
 

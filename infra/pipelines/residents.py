@@ -8,7 +8,7 @@ from slipway.infra.pipelines.apps import AppDeclaration, object_name
 from slipway.infra.pipelines.contract import ServiceDeclaration
 from slipway.infra.platform import AMOUNTS, Pool, Resources, add, subtract
 
-Kind = Literal["service", "exporter", "app", "proxy", "runner", "kueue", "prometheus"]
+Kind = Literal["service", "app", "proxy", "runner", "kueue"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,12 @@ class Resident:
 
 
 def residents(
-    pipeline: str, services: Iterable[ServiceDeclaration], apps: Iterable[AppDeclaration], *, exporters: bool
+    pipeline: str, services: Iterable[ServiceDeclaration], apps: Iterable[AppDeclaration]
 ) -> Iterator[Resident]:
-    """The services and apps of ``pipeline``, with what their pods ask for.
-
-    With ``exporters`` also what reads the metrics of services, which a stack has that collects metrics.
-    """
+    """The services and apps of ``pipeline``, with what their pods ask for."""
     for service in services:
         pool = service.placed_by.pool
         yield Resident("service", pool, [service.placed_by.asked], pipeline=pipeline, name=service.name)
-        if exporters and service.exporter:
-            yield Resident("exporter", pool, [service.exporter.resources], pipeline=pipeline, name=service.name)
     for app in apps:
         settings = app.placed_by
         pods, added = [settings.asked] * settings.replicas, [settings.asked] * (settings.most - settings.replicas)

@@ -21,14 +21,11 @@ PIPELINE_OUTPUTS = ("runs", "browse", "addresses", "to_do", "apps", "tokens", "s
 """What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages, and
 how people reach its apps."""
 
-METRICS, METRICS_PASSWORDS = "metrics", "metrics-passwords"
-
 STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM = "store", "connect", "kubeconfig", "show", "platform"
 
-STACK_OUTPUTS = (STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM, METRICS, METRICS_PASSWORDS)
-"""The stack's own outputs: the store, how to reach the clusters, what ``make show`` has to know, what the stacks
-of other teams have to know of the clusters (`slipway.infra.platform_output`), and by cluster the commands that
-lead to the pages of what reads metrics, with Grafana's password for the user ``admin``."""
+STACK_OUTPUTS = (STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM)
+"""The stack's own outputs: the store, how to reach the clusters, what ``make show`` has to know, and what the
+stacks of other teams have to know of the clusters (`slipway.infra.platform_output`)."""
 
 Format = Literal["text", "integer", "number", "percent", "file"]
 """How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""

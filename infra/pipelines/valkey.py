@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from slipway.infra.pipelines.contract import (
-    Exporter,
     Probe,
     ServiceDeclaration,
     ServiceSettings,
@@ -20,21 +19,6 @@ KIND = "valkey"
 """The official image."""
 
 PORT = 6379
-
-QUEUE_KEYS = tuple(f"slipway:*:{state}" for state in ("ready", "leases", "done", "aside"))
-"""Patterns of the keys of item queues, of which each has as many members as there are items in that state
-(`slipway.workloads.runtime.items.queue`)."""
-
-(_EXPORTER,) = references(f"{KIND}-exporter")
-
-EXPORTER = Exporter(
-    _EXPORTER,
-    ["--redis.addr=redis://{address}", f"--check-keys={','.join(QUEUE_KEYS)}"],
-    9121,
-    "REDIS_PASSWORD",
-)
-"""Reads the server with `INFO`, and the length of those keys
-(github.com/oliver006/redis_exporter at v1.88.0, README.md)."""
 
 RESOURCES = {"cpu": "250m", "memory": "256Mi"}
 """What a server asks for by default. Of the memory 192 MiB are for data; each item of a queue takes 0.5 kB."""
@@ -126,5 +110,4 @@ def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:
         placed_by=settings,
         probe=probe(variable),
         substitute=Substitute(["python", "-c", START, variable, *options], str(REQUIREMENTS), PROGRAM),
-        exporter=EXPORTER,
     )

@@ -108,7 +108,6 @@ def _services(
                 storage=mebibytes(declared.placed_by.storage),
                 clients=[step.name for step in pipeline.steps if declared.name in step.connects],
                 probe=declared.probe,
-                exporter=declared.exporter,
             ),
         )
 
@@ -377,7 +376,7 @@ def staying_on_pools(pipelines: Iterable[DeclaredPipeline]) -> list[Resident]:
     return [
         resident
         for pipeline in pipelines
-        for resident in residents(pipeline.name, pipeline.services, pipeline.apps, exporters=False)
+        for resident in residents(pipeline.name, pipeline.services, pipeline.apps)
     ]
 
 

@@ -72,11 +72,10 @@ class Request:
     that cannot be read. ``has_secrets`` says that the stack has secrets for steps: the clusters' Kubernetes
     providers then change Secrets in place, where they would otherwise delete one first and make it again
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
-    ``has_services`` says that a pipeline has a service, or an app that keeps data, or that Prometheus is installed
-    where the cloud collects no metrics: each has a volume to itself.
+    ``has_services`` says that a pipeline has a service, or an app that keeps data: both have a volume to
+    themselves.
     ``apps`` are the apps of pipelines that have the store mounted, ``team_apps`` those of the teams' stacks by the
     team, with folders below the team's own.
-    ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
     are. ``app_volumes`` are those of apps that keep data. ``python_image`` is an image with Python, for what a
     cloud runs itself. ``inputs`` are the data of further buckets that steps read.
@@ -92,7 +91,6 @@ class Request:
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
     has_services: bool = False
     apps: Sequence[AppAccess] = ()
-    has_dashboards: bool = False
     builds_on: str | None = None
     team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
     app_volumes: Sequence[AppVolume] = ()

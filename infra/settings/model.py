@@ -216,14 +216,6 @@ class KueueSettings(ChartSettings):
 
 MOST_PORT = 65535
 
-PROMETHEUS_PODS = (
-    Resources(cpu=260, memory=1088),
-    Resources(cpu=50, memory=128),
-    Resources(cpu=120, memory=768),
-)
-"""What the pods ask for that are installed beside the exporters of GPU nodes: Prometheus with its reloader, its
-operator, Grafana with what reads its dashboards and sources."""
-
 
 class IdleSettings(Model):
     """When a GPU that a Job holds counts as idle, and for how much of its time before people are told."""
@@ -239,51 +231,35 @@ class IdleSettings(Model):
     )
 
 
-class ExporterSettings(ChartSettings):
-    """NVIDIA's dcgm-exporter on the nodes of GPU pools, on clusters whose cloud does not export what GPUs do."""
+_INSTALL = Removed(f"install Prometheus and its exporters yourself; {page('metrics.md')} says how")
 
-    install: bool = Field(
-        default=True,
-        description="Install it on clusters that do not export metrics of GPUs themselves. `false`: NVIDIA's GPU "
-        "Operator, or somebody else, runs it already.",
+
+class PrometheusSettings(Model):
+    """The Prometheus that is on the cluster, with an operator that serves `monitoring.coreos.com/v1`."""
+
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("install", "chart", "version", "retention", "storage"), _INSTALL
     )
 
-
-class PrometheusSettings(ChartSettings):
-    """Prometheus with its operator and Grafana, on clusters whose cloud does not collect metrics itself."""
-
-    install: bool = Field(
-        default=True,
-        description="Install them, from the chart kube-prometheus-stack. `false`: an operator that serves "
-        "`monitoring.coreos.com/v1` is there already.",
-    )
     namespace: str = Field(
-        default="slipway-metrics",
-        description="Namespace of Prometheus's own pods, which alone may read what is measured.",
+        description="Namespace of Prometheus's own pods, which alone may read what is measured."
     )
     pod_labels: Labels = Field(
         default_factory=lambda: {"app.kubernetes.io/name": "prometheus"},
-        description="Labels of Prometheus's own pods, where it is there already.",
+        description="Labels of Prometheus's own pods.",
     )
-    labels: Labels = Field(
-        default_factory=dict,
-        description="Labels by which the Prometheus that is there already finds a PodMonitor.",
-    )
-    retention: Duration = Field(default="15d", description="How long Prometheus keeps what it read.")
-    storage: Size = Field(
-        default="20Gi",
-        description="Size of its volume; the oldest data goes before it is full. A volume that is there keeps its "
-        "size.",
-    )
+    labels: Labels = Field(default_factory=dict, description="Labels by which it finds a PodMonitor.")
 
 
 class MetricsSettings(Model):
-    """Metrics of Jobs, apps, queues and GPUs. Without the section only steps on GPU pools are measured, and no one
-    reads their metrics.
+    """Metrics of Jobs and apps. Without the section only steps on GPU pools are measured, and no one reads their
+    metrics.
 
     Switched on or off, `usage` changes the pods of all steps: their Jobs start again, and find the results that
     are there.
     """
+
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(("dashboards", "gpus"), _INSTALL)
 
     usage: bool = Field(
         default=True,
@@ -297,36 +273,20 @@ class MetricsSettings(Model):
         "connect to their ports.",
     )
     interval: Duration = Field(default="30s", description="Time between two readings, 5 s to 2 min.")
-    dashboards: bool = Field(
-        default=True,
-        description="Declare dashboards of what is read: in the cloud's service, else for Grafana as ConfigMaps.",
-    )
-    prometheus: PrometheusSettings = Field(
-        default_factory=PrometheusSettings, description="What reads them where the cloud does not."
-    )
-    gpus: ExporterSettings = Field(
-        default_factory=ExporterSettings, description="What exports the metrics of GPUs where the cloud does not."
+    prometheus: PrometheusSettings | None = Field(
+        default=None,
+        description="The Prometheus that reads them where the cloud does not: required there, unless `collect` is "
+        "`false`.",
     )
     port: Annotated[int, Field(ge=1024, le=MOST_PORT)] = Field(
         default=9410, description="Port at which the pods of a step answer Prometheus while they run."
     )
 
-    @property
-    def installs_prometheus(self) -> bool:
-        """Whether Prometheus, with a volume, comes to clusters whose cloud does not collect metrics itself."""
-        return self.collect and self.prometheus.install
 
-
-def installed_residents(
-    host: str, kueue: KueueSettings | None, metrics: MetricsSettings | None, *, collects: bool
-) -> Iterator[Resident]:
-    """What a stack installs of its own on the pool ``host`` of one of its clusters; ``collects`` says that the
-    cluster collects metrics by itself.
-    """
+def installed_residents(host: str, kueue: KueueSettings | None) -> Iterator[Resident]:
+    """What a stack installs of its own on the pool ``host`` of one of its clusters."""
     if kueue and kueue.install and not kueue.local_queue:
         yield Resident("kueue", host, [REQUESTS] * REPLICAS)
-    if metrics and metrics.installs_prometheus and not collects:
-        yield Resident("prometheus", host, PROMETHEUS_PODS)
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -418,7 +378,7 @@ class Settings(Model):
     )
     metrics: MetricsSettings | None = Field(
         default=None,
-        description="What is measured of Jobs, apps, queues and GPUs. Switched on or off, all Jobs start again, "
+        description="What is measured of Jobs, and who reads it. Switched on or off, all Jobs start again, "
         "and find their results.",
     )
     budget: Budget | None = Field(
@@ -460,9 +420,8 @@ class Settings(Model):
             pool_names=pool_names,
             teams=self.teams,
             has_secrets=bool(self.secrets),
-            has_services=any_services(self.pipelines) or bool(self.metrics and self.metrics.installs_prometheus),
+            has_services=any_services(self.pipelines),
             apps=apps_with_store(self.pipelines, pool_names),
-            has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
             builds_on=self._builds_on,
             team_apps=apps_of_teams(self.teams),
             app_volumes=app_volumes(self.pipelines),

@@ -115,8 +115,7 @@ class Reading:
             protect=draft.protect,
             pool_names=pool_names,
             teams=draft.teams,
-            has_services=any_services(draft.pipelines)
-            or bool(draft.metrics and draft.metrics.installs_prometheus),
+            has_services=any_services(draft.pipelines),
             apps=apps_with_store(draft.pipelines, pool_names),
             team_apps=apps_of_teams(draft.teams),
             app_volumes=app_volumes(draft.pipelines),

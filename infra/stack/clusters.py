@@ -7,10 +7,10 @@ from typing import Literal
 
 import pulumi
 
-from slipway.infra.kubernetes.cluster import device_plugin
 from slipway.infra.kubernetes.cluster.api_access import RUNNER
 from slipway.infra.kubernetes.cluster.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from slipway.infra.kubernetes.cluster.workspace import (
+    OPERATOR_API,
     PULL_SECRET,
     Admission,
     Measured,
@@ -18,7 +18,6 @@ from slipway.infra.kubernetes.cluster.workspace import (
     TeamNodeReader,
     Workspace,
     WorkspaceArgs,
-    collector_of,
     reads_nodes,
 )
 from slipway.infra.kubernetes.image_builds.build import (
@@ -31,17 +30,14 @@ from slipway.infra.kubernetes.image_builds.build import (
 )
 from slipway.infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from slipway.infra.kubernetes.ingress.login_proxy import pods_of_proxy
-from slipway.infra.kubernetes.metrics.exporters import GpuExporterArgs
 from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
-from slipway.infra.kubernetes.metrics.prometheus import PrometheusArgs
 from slipway.infra.kubernetes.places.mover import mover_pool
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.kubernetes.schedules.schedule import MOST_RUNS
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents_on
 from slipway.infra.placed import IMAGE_BUILD, with_those_before
-from slipway.infra.platform import Platform
-from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from slipway.infra.platform import Collector, Platform
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.request import builds_namespace
 from slipway.infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed_residents
@@ -148,9 +144,7 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
             pool = mover_pool(platform, step.places).name
             held.append(Resident("runner", pool, [RUNNER], (), step.pipeline, step.name))
     if host := host_pool(platform):
-        held += installed_residents(
-            host.name, settings.kueue, settings.metrics, collects=platform.collector is not None
-        )
+        held += installed_residents(host.name, settings.kueue)
     return held
 
 
@@ -213,60 +207,22 @@ def _measure(settings: Settings, platform: Platform) -> Measured | None:
     metrics = settings.metrics
     if metrics is None:
         return None
-    prometheus = metrics.prometheus
-    collector = (
-        collector_of(platform, prometheus.namespace, prometheus.pod_labels, prometheus.labels)
-        if metrics.collect
-        else None
-    )
+    collector, prometheus = platform.collector if metrics.collect else None, metrics.prometheus
+    if metrics.collect and prometheus and not collector:
+        collector = Collector(OPERATOR_API, prometheus.namespace, prometheus.pod_labels, prometheus.labels)
     usage = (
         Usage(metrics.port if collector else 0, metrics.idle.below, metrics.idle.share) if metrics.usage else None
     )
     return Measured(collector, seconds(metrics.interval), usage)
 
 
-def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> dict[str, Metrics]:
-    """What reads the metrics of each cluster whose metrics are read."""
-    settings, metrics = stack.settings, stack.settings.metrics
-    readers: dict[str, Metrics] = {}
+def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> None:
+    """Has the metrics of each cluster read whose metrics are read."""
     for name, workspace in workspaces.items():
         measured, platform = workspace.measured, workspace.platform
-        if metrics is None or measured is None or measured.collector is None:
-            continue
-        prometheus, exporter = metrics.prometheus, metrics.gpus
-        exports = exporter.install and not measured.collector.reads_gpus and device_plugin.gpu_pools(platform)
-        exporter_namespace = fit(f"{settings.namespace}-gpu-metrics", KUBERNETES_NAME_LIMIT)
-        namespaces = [settings.namespace, exporter_namespace]
-        readers[name] = Metrics(
-            f"{name}-metrics",
-            MetricsArgs(
-                workspace,
-                measured,
-                [app for app in stack.all_apps if app.platform == platform],
-                [service for service in stack.services if service.platform == platform],
-                PrometheusArgs(
-                    namespace=prometheus.namespace,
-                    namespaces=namespaces,
-                    interval=measured.interval,
-                    retention=prometheus.retention,
-                    storage=prometheus.storage,
-                    chart=prometheus.chart,
-                    version=prometheus.version,
-                )
-                if _installs_prometheus(settings, platform)
-                else None,
-                GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)
-                if exports
-                else None,
-                metrics.dashboards,
-            ),
-        )
-    return readers
-
-
-def _installs_prometheus(settings: Settings, platform: Platform) -> bool:
-    metrics = settings.metrics
-    return bool(metrics and metrics.installs_prometheus and platform.collector is None)
+        if measured and measured.collector:
+            apps = [app for app in stack.all_apps if app.platform == platform]
+            Metrics(f"{name}-metrics", MetricsArgs(workspace, measured, apps))
 
 
 def declare_team_readers(stack: PlacedStack) -> None:

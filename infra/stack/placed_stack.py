@@ -16,7 +16,6 @@ from slipway.infra.kubernetes.cluster.kueue import Kueue
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.metrics.monitors import Metrics
 from slipway.infra.kubernetes.results import Outputs, app_outputs
 from slipway.infra.kubernetes.schedules.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
 from slipway.infra.kubernetes.schedules.retention import RetentionArgs
@@ -26,7 +25,7 @@ from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.pipelines.contract import Notify, Retention
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents
-from slipway.infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
+from slipway.infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
 from slipway.infra.placed import CLUSTER_RUN, App, Service, Step, with_those_before
 from slipway.infra.placement.placing import place, place_apps
 from slipway.infra.platform import Platform
@@ -96,14 +95,11 @@ class PlacedStack:
 
     @cached_property
     def residents(self) -> list[Resident]:
-        """What services and apps take of pools, and what reads the metrics of services where that is collected."""
-        metrics = self.settings.metrics
+        """What services and apps take of pools."""
         return [
             resident
             for pipeline in pipelines_of(self.settings.pipelines)
-            for resident in residents(
-                pipeline.name, pipeline.services, pipeline.apps, exporters=bool(metrics and metrics.collect)
-            )
+            for resident in residents(pipeline.name, pipeline.services, pipeline.apps)
         ]
 
     @cached_property
@@ -209,14 +205,6 @@ def export_access(platforms: Mapping[str, Platform]) -> None:
         KUBECONFIG,
         pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
     )
-
-
-def export_metrics(metrics: Mapping[str, Metrics]) -> None:
-    """How a person reaches the dashboards of each cluster that has some, and with which password."""
-    if pages := {name: read.forward for name, read in metrics.items() if read.forward}:
-        pulumi.export(METRICS, pages)
-        passwords = {name: read.password for name, read in metrics.items() if read.password is not None}
-        pulumi.export(METRICS_PASSWORDS, pulumi.Output.secret(passwords))
 
 
 def export_platform(stack: PlacedStack, queues: Mapping[str, Kueue]) -> None:

@@ -8,9 +8,6 @@ from slipway.infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from slipway.infra.kubernetes.review import (
     CLAIM,
     CLIENT_SERVICE,
-    METRICS_CLAIM,
-    PROMETHEUS,
-    RELEASE,
     SECRET,
     addresses,
     secrets_of,
@@ -239,7 +236,6 @@ POLICIES = (
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
 WITHOUT_IT = "; or copy its data away, and take it out of the stack file for one update"
-WITHOUT_METRICS = "; or take the metrics out of the stack file for one update, which deletes what there is of them"
 """The ends of fixes: what makes a volume anew."""
 
 
@@ -291,7 +287,7 @@ def _find_out_of_reach(change: Change) -> Iterator[Violation]:
     for compared in change.compared:
         if compared.before is None or compared.after is None:
             continue
-        if compared.after.type not in {STATEFUL_SET, DEPLOYMENT, RELEASE}:
+        if compared.after.type not in {STATEFUL_SET, DEPLOYMENT}:
             continue
         if not (volume := _volume_that_stays(compared, change)):
             continue
@@ -327,8 +323,6 @@ def _volume_that_stays(compared: ResourceDiff, change: Change) -> str:
     before, after = compared.before, compared.after
     assert before is not None
     assert after is not None
-    if after.type == RELEASE:
-        return WITHOUT_METRICS if all(at(side.properties, *METRICS_CLAIM) for side in (before, after)) else ""
     templates = mappings(at(after.properties, "spec", "volumeClaimTemplates"))
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
         held = find_holding(before, change.before)
@@ -368,22 +362,12 @@ class _Places:
 
 def _places(resource: Resource, stack: Stack) -> _Places | None:
     """Where the pods of ``resource`` may run; None where a pool's zones are not known."""
-    pools = _pods_of(resource, stack).suitable_pools(stack)
+    pools = workload_of(resource, stack).suitable_pools(stack)
     if not pools or not all(pool.zones for pool in pools):
         return None
     return _Places(
         "`, `".join(pool.name for pool in pools), frozenset(zone for pool in pools for zone in pool.zones)
     )
-
-
-def _pods_of(resource: Resource, stack: Stack) -> Workload:
-    """The pods of a resource; of a release, those that its operator makes for Prometheus."""
-    if resource.type != RELEASE:
-        return workload_of(resource, stack)
-    prometheus = mapping(at(resource.properties, *PROMETHEUS))
-    placed = {key: prometheus.get(key) for key in ("nodeSelector", "tolerations")}
-    template = {"spec": {**placed, "containers": [{"resources": prometheus.get("resources")}]}}
-    return Workload(resource, stack.cluster_of(resource), template)
 
 
 SERVICE_CHANGE_POLICIES: Sequence[ChangePolicy] = (

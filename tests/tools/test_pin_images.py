@@ -152,7 +152,7 @@ def test_all_images_of_the_data_file_can_be_pinned(tmp_path: Path) -> None:
     ("image", "whole"),
     [
         ("tensorflow/tensorflow:2.21.0", "docker.io/tensorflow/tensorflow:2.21.0"),
-        ("quay.io/oliver006/redis_exporter:v1", "quay.io/oliver006/redis_exporter:v1"),
+        ("quay.io/podman/stable:v1", "quay.io/podman/stable:v1"),
         ("localhost:5000/a:1", "localhost:5000/a:1"),
     ],
 )

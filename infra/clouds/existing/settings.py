@@ -98,7 +98,7 @@ class ExistingPool(PoolSettings):
     runtime_class: ObjectName | None = Field(
         default=None,
         description="RuntimeClass by name, which all pods have that the stack puts on the pool: `nvidia` where "
-        "NVIDIA's container toolkit is not the nodes' default runtime. Pods of Kueue and Prometheus have none.",
+        "NVIDIA's container toolkit is not the nodes' default runtime. Pods of Kueue have none.",
     )
     interconnect: InterconnectSettings | None = Field(
         default=None,

@@ -1,11 +1,8 @@
 """Everything on Google Cloud, its registry of images too, and each of its clusters as a `Platform`."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
@@ -201,69 +198,6 @@ def _repository(name: str, args: ArtifactRegistryArgs, *, immutable: bool) -> gc
     )
 
 
-# The dashboards of `slipway.tools.dashboards` in Cloud Monitoring, which takes PromQL as it is.
-#
-# Format: cloud.google.com/monitoring/api/ref_v3/rest/v1/projects.dashboards (seen November 2026).
-
-
-FOLDER = Path(__file__).parents[2] / "data" / "dashboards"
-"""Dashboards in Grafana's JSON model."""
-
-NAMESPACE = "$namespace"
-"""Stands in their queries for a regular expression of namespaces."""
-
-SCALE = 2
-"""Cloud Monitoring's grid has 48 columns, and Grafana's 24."""
-
-COLUMNS = 24 * SCALE
-
-
-def declare_dashboards(
-    project: str, namespace: str, services: Sequence[pulumi.Resource]
-) -> list[gcp.monitoring.Dashboard]:
-    """Declares each dashboard, with what runs in ``namespace`` on all clusters of the project."""
-    return [
-        gcp.monitoring.Dashboard(
-            path.stem,
-            project=project,
-            dashboard_json=json.dumps(
-                converted(json.loads(path.read_text(encoding="utf-8")), namespace), sort_keys=True
-            ),
-            opts=pulumi.ResourceOptions(depends_on=list(services)),
-        )
-        for path in sorted(FOLDER.glob("*.json"))
-    ]
-
-
-def converted(dashboard: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    """The dashboard as Cloud Monitoring's API takes it, of one namespace."""
-    tiles = [
-        {
-            "xPos": panel["gridPos"]["x"] * SCALE,
-            "yPos": panel["gridPos"]["y"] * SCALE,
-            "width": panel["gridPos"]["w"] * SCALE,
-            "height": panel["gridPos"]["h"] * SCALE,
-            "widget": {
-                "title": panel["title"],
-                "xyChart": {
-                    "dataSets": [
-                        {
-                            "timeSeriesQuery": {"prometheusQuery": target["expr"].replace(NAMESPACE, namespace)},
-                            "plotType": "LINE",
-                        }
-                        for target in panel["targets"]
-                    ]
-                },
-            },
-        }
-        for panel in dashboard["panels"]
-    ]
-    return {
-        "displayName": f"{dashboard['title']} ({namespace})",
-        "mosaicLayout": {"columns": COLUMNS, "tiles": tiles},
-    }
-
-
 EGRESS = (
     # The metadata server: the pods' identity, which Cloud Storage FUSE uses in its sidecar, and Cloud DNS. Where
     # NetworkPolicies are enforced by Dataplane V2, pods reach it at this address
@@ -275,9 +209,7 @@ EGRESS = (
 )
 """What pods need beside HTTPS to public addresses."""
 
-COLLECTOR = Collector(
-    "monitoring.googleapis.com/v1", "gke-gmp-system", {"app.kubernetes.io/name": "collector"}, reads_gpus=True
-)
+COLLECTOR = Collector("monitoring.googleapis.com/v1", "gke-gmp-system", {"app.kubernetes.io/name": "collector"})
 """Google Cloud Managed Service for Prometheus, which runs on every cluster here, Autopilot's included: a DaemonSet
 in a namespace that GKE manages (charts/operator/templates of GoogleCloudPlatform/prometheus-engine at commit
 2ffde4ec7b7e, read on 2026-11-22; that namespace is `gmp-system` outside of GKE). It reads the exporter that GKE
@@ -332,8 +264,6 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         )
         for name, cluster in ours.items()
     }
-    if request.has_dashboards:
-        declare_dashboards(project_id, request.namespace, services)
     if isinstance(stored, FilestoreStore):
         ranges = [cluster.network.nodes_cidr for cluster in ours.values()]
         args = FilestoreArgs(project_id, stored, network.network, ranges, request.protect, services)

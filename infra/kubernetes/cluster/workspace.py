@@ -117,17 +117,6 @@ class Measured:
     usage: Usage | None = None
 
 
-def collector_of(
-    platform: Platform, namespace: str, pod_labels: Mapping[str, str], labels: Mapping[str, str]
-) -> Collector:
-    """What reads metrics on ``platform``: the cloud's own, or a Prometheus in ``namespace`` with ``pod_labels``,
-    which looks at PodMonitors with ``labels``.
-    """
-    if platform.collector is not None:
-        return platform.collector
-    return Collector(OPERATOR_API, namespace, pod_labels, labels)
-
-
 def scrapers(measured: Measured | None) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
     """The pods that may read metrics: peers of an ingress rule. Empty where nobody reads any, and then no rule may
     be made of it: one without peers lets everybody in.

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from slipway.infra.charts import chart_findings
+from slipway.infra.commands import page
 from slipway.infra.schema.names import label_findings, name_findings
 from slipway.infra.schema.problems import Finding, Path, key_of, listed, nearest
 from slipway.infra.schema.quantities import seconds
@@ -192,18 +192,10 @@ def _missing_secrets(reading: Reading) -> Iterator[Finding]:
 
 METRIC_KEY = "metrics"
 
-PROMETHEUS = "kube-prometheus-stack"
-EXPORTER = "dcgm-exporter"
-
 LEAST_INTERVAL, MOST_INTERVAL = 5, 120
-"""Seconds between two readings. The dashboards' rates are of five minutes, and need two readings in them even
-where one was missed. After five minutes Prometheus takes a series for ended, too
+"""Seconds between two readings. After five minutes without one Prometheus takes a series for ended, and two may be
+missed
 (prometheus.io/docs/prometheus/latest/querying/basics, "Staleness", seen November 2026)."""
-
-INSTALLATION = ("chart", "version", "retention", "storage")
-"""Keys that say how Prometheus is installed, and `FOUND` what there is of one that is."""
-
-FOUND = ("pod_labels", "labels")
 
 
 def check_metrics(reading: Reading) -> Iterator[Finding]:
@@ -217,7 +209,6 @@ def check_metrics(reading: Reading) -> Iterator[Finding]:
         return
     yield from _of_teams(draft)
     yield from _prometheus(metrics, draft)
-    yield from _exporter(metrics, draft)
 
 
 def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
@@ -225,7 +216,7 @@ def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
         yield Finding(
             (METRIC_KEY, "interval"),
             metrics.interval,
-            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s; of fewer readings the dashboards draw no line",
+            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s",
             "write for example `30s`",
         )
     if not metrics.usage:
@@ -241,11 +232,11 @@ def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
 
 
 def _not_collected(metrics: MetricsSettings) -> Iterator[Finding]:
-    for key in ("interval", "dashboards", "prometheus", "gpus"):
-        if key in metrics.model_fields_set and getattr(metrics, key) not in (False,):
+    for key in ("interval", "prometheus"):
+        if key in metrics.model_fields_set:
             yield Finding(
                 (METRIC_KEY, key),
-                None if key in {"prometheus", "gpus"} else getattr(metrics, key),
+                None if key == "prometheus" else metrics.interval,
                 "a setting of what reads metrics, and `collect` is false",
                 "remove it, or write `collect: true`",
                 read=((METRIC_KEY, "collect"),),
@@ -265,16 +256,24 @@ def _of_teams(draft: Draft) -> Iterator[Finding]:
         )
 
 
-def _without_metrics(draft: Draft) -> list[str]:
-    """The clusters whose cloud does not collect metrics itself."""
-    return [name for name, cluster in draft.clusters.items() if not cluster.collects_metrics]
-
-
 def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
+    """Findings about what reads metrics on clusters whose cloud does not, of which the stack installs nothing."""
     at: Path = (METRIC_KEY, "prometheus")
     prometheus = metrics.prometheus
-    where = _without_metrics(draft)
-    if "prometheus" in metrics.model_fields_set and draft.clusters and not where:
+    own_clusters = {name: cluster for name, cluster in draft.clusters.items() if not cluster.other_stack}
+    unread = [name for name, cluster in own_clusters.items() if not cluster.collects_metrics]
+    if prometheus is None:
+        if unread:
+            yield Finding(
+                at,
+                None,
+                f"no cloud reads the metrics of cluster {listed(unread, 'and')}",
+                f"install Prometheus with its operator as {page('metrics.md')} says, and write `prometheus: "
+                "{namespace: …}`; or write `collect: false`",
+                read=(("clusters",), (METRIC_KEY, "collect")),
+            )
+        return
+    if own_clusters and not unread:
         yield Finding(
             at,
             None,
@@ -293,102 +292,3 @@ def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
             "every pod of the namespace would be let in",
             "name a label of Prometheus's own pods",
         )
-    for key in FOUND if prometheus.install else INSTALLATION:
-        if key in prometheus.model_fields_set:
-            yield Finding(
-                (*at, key),
-                None if key in FOUND else getattr(prometheus, key),
-                "it is of a Prometheus that is there already"
-                if prometheus.install
-                else "a setting of Prometheus's installation, and the stack does not install it",
-                f"remove it, or write `install: {'false' if prometheus.install else 'true'}`",
-                read=((*at, "install"),),
-            )
-    if not prometheus.install:
-        return
-    if prometheus.namespace == draft.namespace:
-        yield Finding(
-            (*at, "namespace"),
-            prometheus.namespace,
-            "the namespace of the Jobs, whose quota and policies are not made for Prometheus",
-            "write another name",
-            read=(("namespace",),),
-        )
-    yield from _needs_cluster(draft, at, "Prometheus's operator is one for a whole cluster")
-    yield from _on_openshift(
-        draft,
-        at,
-        "it has a Prometheus of its own, and its constraints take none of this one's pods",
-        "write `install: false` and `namespace: openshift-user-workload-monitoring` in it",
-    )
-    yield from chart_findings(at, PROMETHEUS, prometheus)
-
-
-def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
-    at: Path = (METRIC_KEY, "gpus")
-    exporter = metrics.gpus
-    if not exporter.install:
-        for key in ("chart", "version"):
-            if getattr(exporter, key):
-                yield Finding(
-                    (*at, key),
-                    getattr(exporter, key),
-                    "a setting of the exporter's installation, and the stack does not install it",
-                    "remove it, or write `install: true`",
-                    read=((*at, "install"),),
-                )
-        return
-    if any(
-        getattr(pool, "accelerator", None)
-        for cluster in draft.clusters.values()
-        for pool in cluster.pools.values()
-    ):
-        yield from _needs_cluster(
-            draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace"
-        )
-        yield from _on_openshift(
-            draft,
-            at,
-            "its constraints take no pod that is root and mounts the kubelet's socket",
-            "write `install: false` in it, and let NVIDIA's GPU Operator run the exporter",
-        )
-    yield from _one_runtime_class(draft, at)
-    yield from chart_findings(at, EXPORTER, exporter)
-
-
-def _one_runtime_class(draft: Draft, at: Path) -> Iterator[Finding]:
-    """The exporter is one DaemonSet, which has one RuntimeClass."""
-    for name, cluster in draft.clusters.items():
-        classes = {
-            key: getattr(pool, "runtime_class", None) or "none"
-            for key, pool in cluster.pools.items()
-            if getattr(pool, "accelerator", None)
-        }
-        if len({*classes.values()}) > 1:
-            yield Finding(
-                at,
-                None,
-                f"the exporter's pods on all GPU pools of cluster `{name}` have one RuntimeClass, and the pools "
-                f"differ: {', '.join(f'`{key}` has {class_}' for key, class_ in classes.items())}",
-                "write the same `runtime_class` in all of them; or write `install: false` in it",
-                all_of=tuple(("clusters", name, "pools", key, "runtime_class") for key in classes),
-            )
-
-
-def _needs_cluster(draft: Draft, at: Path, why: str) -> Iterator[Finding]:
-    for name, cluster in draft.clusters.items():
-        if getattr(cluster, "access", None) == "namespace":
-            yield Finding(
-                at,
-                None,
-                f"{why}, and cluster `{name}` has `access: namespace`",
-                "write `install: false` in it",
-                read=(("clusters", name, "access"), (*at, "install")),
-            )
-
-
-def _on_openshift(draft: Draft, at: Path, why: str, fix: str) -> Iterator[Finding]:
-    for name, cluster in draft.clusters.items():
-        if getattr(cluster, "openshift", False):
-            reason = f"cluster `{name}` is OpenShift: {why}"
-            yield Finding(at, None, reason, fix, read=(("clusters", name, "openshift"), (*at, "install")))

@@ -34,18 +34,15 @@ from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, service
 
 def staying(draft: Draft) -> list[Resident]:
     """What stays on pools: services, what the stack installs, and apps, in this order."""
-    collects = bool(draft.metrics and draft.metrics.collect)
     programs = [
         resident
         for name, settings in draft.pipelines.items()
-        for resident in residents(
-            name, services_if_any(name, settings), apps_if_any(name, settings), exporters=collects
-        )
+        for resident in residents(name, services_if_any(name, settings), apps_if_any(name, settings))
     ]
     for cluster in draft.clusters.values():
         host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
         if host is not None and not cluster.other_stack:
-            programs += installed_residents(host, draft.kueue, draft.metrics, collects=cluster.collects_metrics)
+            programs += installed_residents(host, draft.kueue)
     return sorted(programs, key=lambda resident: resident.kind == "app")
 
 
@@ -54,15 +51,11 @@ def in_words(resident: Resident) -> str:
     match resident.kind:
         case "service":
             return f"the service `{resident.name}`"
-        case "exporter":
-            return f"the exporter of `{resident.name}`"
         case "app":
             pods = len(resident.all_pods)
             return f"{pods} pods of the app `{resident.name}`" if pods > 1 else f"the app `{resident.name}`"
-        case "kueue":
-            return "Kueue itself"
         case _:
-            return "Prometheus and Grafana"
+            return "Kueue itself"
 
 
 # Caches of steps: whether the step reads anything that one keeps, and whether one keeps anything.

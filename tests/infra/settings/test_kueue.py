@@ -212,17 +212,7 @@ def test_pods_that_never_run_at_once_are_refused_with_the_figures(
     assert reason in problem.reason
 
 
-@pytest.mark.parametrize(
-    ("metrics", "held"),
-    [
-        (
-            {"prometheus": {"install": False}},
-            "less 250m for the service `queue`, less 20m for the exporter of `queue`",
-        ),
-        ({}, "less 430m for Prometheus and Grafana"),
-    ],
-)
-def test_what_reads_metrics_takes_its_part_of_the_pool(metrics: dict[str, Any], held: str) -> None:
+def test_a_service_takes_its_part_of_the_pool() -> None:
     values = changed(EXISTING, {"clusters.here.pools.cpu.ephemeral_storage": "40Gi"})
     steps: dict[str, dict[str, Any]] = {name: {"pool": "cpu"} for name in ("prepare", "days", "evaluate")}
     steps["days"] |= {"cpu": "3740m", "workers": 1}
@@ -230,7 +220,8 @@ def test_what_reads_metrics_takes_its_part_of_the_pool(metrics: dict[str, Any], 
     values["kueue"] = {"install": False}
 
     assert load(values)
-    assert held in the_problem({**values, "metrics": metrics}).reason
+    steps["days"]["cpu"] = "3760m"
+    assert "less 250m for the service `queue`" in the_problem(values).reason
 
 
 def test_apps_of_many_pods_are_named_once_in_what_is_left() -> None:

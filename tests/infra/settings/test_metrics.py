@@ -12,6 +12,7 @@ from tests.support.refusals import Refusal, elsewhere
 from tests.support.stack_values import EXISTING, GCP, changed
 
 PROMETHEUS = "metrics.prometheus"
+READ = {"namespace": "monitoring"}
 
 CASES: list[Any] = [
     elsewhere({"metrics": {"interval": "1s"}}, "metrics.interval", "not between 5 s and 120 s", "`30s`"),
@@ -19,53 +20,19 @@ CASES: list[Any] = [
     elsewhere({"metrics": {"usage": False, "port": 9999}}, "metrics.port", "`usage`"),
     elsewhere({"metrics": {"port": 80}}, "metrics.port"),
     elsewhere({"metrics": {"collect": False, "interval": "30s"}}, "metrics.interval", "`collect`"),
-    elsewhere({"metrics": {"collect": False, "prometheus": {}}}, PROMETHEUS, "`collect`"),
-    elsewhere({"metrics": {"prometheus": {}}}, PROMETHEUS),
-    elsewhere({"metrics": {"gpus": {"chart": "/nowhere.tgz"}}}, "metrics.gpus.chart"),
-    elsewhere({"metrics": {"gpus": {"version": "4.0.0"}}}, "metrics.gpus.version", "`chart`"),
-    elsewhere(
-        {"metrics": {"gpus": {"install": False, "chart": "https://example.com/c.tgz"}}}, "metrics.gpus.chart"
-    ),
+    elsewhere({"metrics": {"collect": False, "prometheus": READ}}, PROMETHEUS, "`collect`"),
+    elsewhere({"metrics": {"prometheus": READ}}, PROMETHEUS, "collects", "remove it"),
+    elsewhere({"metrics": {"gpus": {"install": False}}}, "metrics.gpus", "docs/metrics.md"),
     elsewhere({"metrics": {"idle": {"share": 0}}}, "metrics.idle.share"),
 ]
 
 ELSEWHERE: list[Any] = [
-    elsewhere({"metrics": {"prometheus": {"namespace": "slipway"}}}, f"{PROMETHEUS}.namespace"),
+    elsewhere({"metrics": {}}, PROMETHEUS, "`here`", "`prometheus: {namespace: …}`", "`collect: false`"),
+    elsewhere({"metrics": {"prometheus": {}}}, f"{PROMETHEUS}.namespace"),
     elsewhere({"metrics": {"prometheus": {"namespace": "Bad_Name"}}}, f"{PROMETHEUS}.namespace"),
+    elsewhere({"metrics": {"prometheus": {**READ, "pod_labels": {}}}}, f"{PROMETHEUS}.pod_labels"),
     elsewhere(
-        {"metrics": {"prometheus": {"labels": {"release": "mine"}}}}, f"{PROMETHEUS}.labels", "`install: false`"
-    ),
-    elsewhere(
-        {"metrics": {"prometheus": {"install": False, "retention": "3d"}}},
-        f"{PROMETHEUS}.retention",
-        "`install: true`",
-    ),
-    elsewhere({"metrics": {"prometheus": {"install": False, "pod_labels": {}}}}, f"{PROMETHEUS}.pod_labels"),
-    elsewhere({"metrics": {"prometheus": {"chart": "/nowhere.tgz"}}}, f"{PROMETHEUS}.chart"),
-    elsewhere(
-        {"clusters.here.openshift": True, "metrics": {}},
-        PROMETHEUS,
-        "`here`",
-        "`namespace: openshift-user-workload-monitoring`",
-    ),
-    elsewhere(
-        {
-            "clusters.here.openshift": True,
-            "clusters.here.pools.gpu": {
-                "selector": {"kind": "gpu"},
-                "cpu": "4",
-                "memory": "8Gi",
-                "accelerator": "nvidia-tesla-t4",
-                "gpus": 1,
-            },
-            "metrics": {"prometheus": {"install": False}},
-            "store": {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"},
-        },
-        "metrics.gpus",
-        "GPU Operator",
-    ),
-    elsewhere(
-        {"clusters.here.access": "namespace", "metrics": {}}, PROMETHEUS, "`access: namespace`", "`install: false`"
+        {"metrics": {"prometheus": {**READ, "retention": "3d"}}}, f"{PROMETHEUS}.retention", "docs/metrics.md"
     ),
 ]
 
@@ -83,13 +50,11 @@ def test_where_the_cloud_collects_nothing_prometheus_has_to_fit(refusal: Refusal
 @pytest.mark.parametrize(
     "metrics",
     [
-        {},
-        {"usage": False},
+        {"usage": False, "prometheus": READ},
         {"usage": False, "collect": False},
         {"collect": False},
-        {"prometheus": {"install": False, "namespace": "monitoring", "labels": {"release": "mine"}}},
-        {"gpus": {"install": False}, "idle": {"below": 10, "share": 50}, "interval": "15s", "dashboards": False},
-        {"prometheus": {"chart": "oci://registry.example.com/stack", "version": "90.0.0", "storage": "100Gi"}},
+        {"prometheus": {**READ, "labels": {"release": "mine"}}, "idle": {"below": 10, "share": 50}},
+        {"prometheus": READ, "interval": "15s"},
     ],
 )
 def test_it_is_taken(metrics: Mapping[str, Any]) -> None:
@@ -106,9 +71,3 @@ def test_a_team_measures_its_steps_and_leaves_collecting_to_the_platform() -> No
     metrics = load(changed(TEAM, {"metrics": {"collect": False}}), resolve).metrics
     assert metrics is not None
     assert metrics.usage
-
-
-def test_prometheus_is_given_a_volume_where_a_cloud_makes_none_by_itself() -> None:
-    assert not load(EXISTING).request.has_services
-    assert load(changed(EXISTING, {"metrics": {}})).request.has_services
-    assert not load(changed(EXISTING, {"metrics": {"prometheus": {"install": False}}})).request.has_services

@@ -140,21 +140,13 @@ def test_another_rule_that_expires_objects_deletes_them() -> None:
     assert effects(LIFECYCLE, expiring(30, 7), expiring(30)) == []
 
 
-def test_another_size_of_the_metrics_deletes_the_oldest_or_fills_the_volume() -> None:
-    def metrics(size: str) -> dict[str, Any]:
-        storage = {"volumeClaimTemplate": claim(size)}
-        return {"values": {"prometheus": {"prometheusSpec": {"storageSpec": storage}}}}
+def test_durations_are_compared() -> None:
+    def images(older_than: str) -> dict[str, Any]:
+        return {"cleanupPolicies": [{"id": "old", "condition": {"olderThan": older_than}}]}
 
-    assert effects(RELEASE, metrics("20Gi"), metrics("10240Mi")) == [DELETES]
-    assert effects(RELEASE, metrics("20Gi"), metrics("1Ti")) == [REFUSED]
-
-
-def test_durations_of_a_chart_are_compared() -> None:
-    def metrics(retention: str) -> dict[str, Any]:
-        return {"values": {"prometheus": {"prometheusSpec": {"retention": retention}}}}
-
-    assert effects(RELEASE, metrics("15d"), metrics("36h")) == [DELETES]
-    assert effects(RELEASE, metrics("36h"), metrics("15d")) == []
+    repository = "gcp:artifactregistry/repository:Repository"
+    assert effects(repository, images("15d"), images("36h")) == [DELETES]
+    assert effects(repository, images("36h"), images("15d")) == []
 
 
 @pytest.mark.parametrize(

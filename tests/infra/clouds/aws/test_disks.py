@@ -12,7 +12,7 @@ import yaml
 from slipway.infra.clouds.aws.charts import DISK_CHART, DISK_CLASS, DISK_SCRIPT, disk_objects
 from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.clouds.aws.platforms import platforms
-from slipway.infra.review.stack import Stack, at
+from slipway.infra.review.stack import Stack
 from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.clouds.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
@@ -77,23 +77,14 @@ def deletion(stack: Stack) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [("aws-batch", {}), ("aws-serving", {}), ("aws-dev", {"metrics": {"collect": True}})],
-    ids=["queue", "notebook", "prometheus"],
-)
-def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str, changes: dict[str, Any]) -> None:
-    stack = previewed(name, changes)
+@pytest.mark.parametrize("name", ["aws-batch", "aws-serving"], ids=["queue", "notebook"])
+def test_the_driver_and_a_node_stay_until_no_disk_is_left(name: str) -> None:
+    stack = previewed(name)
     waits = deletion(stack)
     users = [
         resource
-        for resource in stack.of_type(SET, CLAIM, RELEASE)
+        for resource in stack.of_type(SET, CLAIM)
         if DISK_CLASS in str(resource.properties) and resource.urn != waits
-    ]
-    # Prometheus's claim goes with its namespace alone.
-    held = {user.properties["namespace"] for user in users if user.type == RELEASE}
-    users += [
-        resource for resource in stack.of_type(NAMESPACE) if at(resource.properties, "metadata", "name") in held
     ]
     assert users
     assert all(waits in before(stack, user.urn) for user in users)

@@ -6,10 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.offline.evaluated.model import Finding
-from slipway.offline.evaluated.operations import compare_resources
-from slipway.offline.policies.changes import Change
-from slipway.offline.policies.check import check_change
-from tests.support.previewing import TODAY, findings, previewed
+from tests.support.previewing import findings, previewed
 
 DEV = "aws-dev"
 FEW = {"pipelines.benchmark": None}
@@ -100,18 +97,11 @@ def test_another_principal_of_what_is_there_is_named(
     assert who not in let_in(before, after)
 
 
-METRICS = {"metrics": {"prometheus": {"storage": "20Gi"}}}
+NOTEBOOK = {"pipelines.mnist.apps": {"notebook": {"pool": "cpu"}}}
 
 
-def test_metrics_that_are_switched_off_are_lost() -> None:
-    before, after = previewed(DEV, {**FEW, **METRICS}), previewed(DEV, FEW)
-    result, _ = check_change(Change(before, after, compare_resources(before, after)), {}, TODAY)
-    [lost] = [finding for finding in result if finding.policy == "deletes-data"]
-    assert "the metrics of dev-metrics-prometheus included" in lost.reason
-
-
-def test_the_metrics_of_a_pool_whose_zones_change_are_left_behind() -> None:
+def test_the_volume_of_a_pool_whose_zones_change_is_left_behind() -> None:
     changes = {f"{POOLS}.cpu.zones": ["aps1-az1"]}
-    [left] = [finding for finding in of_dev(changes, METRICS) if finding.policy == "volume-out-of-reach"]
-    assert left.name.partition(" ")[0] == "dev-metrics-prometheus"
-    assert of_dev({}, METRICS) == []
+    [left] = [finding for finding in of_dev(changes, NOTEBOOK) if finding.policy == "volume-out-of-reach"]
+    assert left.name.partition(" ")[0] == "mnist-notebook"
+    assert of_dev({}, NOTEBOOK) == []

@@ -141,20 +141,6 @@ RUNTIMES: list[Any] = [
     wrong(f"{GPU}.runtime_class", "a" * 254, "254 characters"),
     wrong(f"{GPU}.runtime_class", ""),
     *(wrong(f"{GPU}.{key}", "nvidia", "did you mean `runtime_class`?") for key in ("runtimeClassName", "runtime")),
-    elsewhere(
-        {
-            "metrics": {},
-            f"{GPU}.runtime_class": "nvidia",
-            f"{HERE}.pools.more": {
-                **STACK["clusters"]["here"]["pools"]["gpu"],
-                "selector": {"a": "b"},
-                "label_nodes": ["c"],
-            },
-        },
-        "metrics.gpus",
-        "`gpu` has nvidia, `more` has none",
-        "`install: false`",
-    ),
 ]
 
 ABBREVIATED: list[Any] = [

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.metrics import exporters
 from slipway.infra.review.stack import Stack
 from slipway.offline.evaluated.workloads import workloads
 from slipway.offline.rehearsal.cluster.pods import pod_spec
@@ -25,7 +24,7 @@ OIDC = {"issuer": "https://a.example.org", "client_id": "a", "client_secret": "l
 
 def batch(folder: Path, changes: Mapping[str, Any]) -> Stack:
     """A stack with a pod of each kind: an image's build, a step with places and what asks for their nodes, items,
-    a service with its exporter, a schedule, and an app behind a login."""
+    a service, a schedule, and an app behind a login."""
     write_tree(folder, {"pipeline.yaml": IMAGE, "docker/Dockerfile": f"FROM a@sha256:{'1' * 64}\n"})
     page = {**SMALL, "ingress": {"host": "a.example.org", "tls": {"issuer": "le"}, "login": {"oidc": OIDC}}}
     train = {"cpu": "1", "memory": "2Gi", "places": ["cpu", "spare"]}
@@ -34,7 +33,6 @@ def batch(folder: Path, changes: Mapping[str, Any]) -> Stack:
         {
             **{f"{POOLS}.{pool}.memory": "99Gi" for pool in ("cpu", "spare")},
             "clusters.batch.ingress": {"class_name": "traefik", "namespace": "traefik"},
-            "metrics": {},
             "secrets.login": "[secret]",
             "registry": {**SMALL, "repository": "registry.example.org/a/b", "ephemeral_storage": "4Gi"},
             "pipelines.said": {"uses": str(folder), "steps": {"say": SMALL}},
@@ -57,7 +55,7 @@ def test_all_pods_of_a_pool_have_it_and_no_step_has_another_result(tmp_path: Pat
     names = classes(before)
     assert names.keys() > {
         *("mnist-predict", "fraud-days", "mnist-train-at-spare", "mnist-train-at-cpu-probe", "image-build-said"),
-        *("fraud-queue", "batch-metrics-fraud-queue-exporter", "fraud-schedule", "store-gate-batch"),
+        *("fraud-queue", "fraud-schedule", "store-gate-batch"),
         *("mnist-page", "mnist-page-ingress-login"),
     }
     assert {*names.values()} == {None}
@@ -79,13 +77,10 @@ def test_pods_of_other_pools_have_none(tmp_path: Path) -> None:
 
 def test_on_gpus_nvidias_own_pods_have_it_and_a_rehearsal_runs_those_of_steps() -> None:
     pools = {f"clusters.onprem.pools.{pool}.runtime_class": "nvidia" for pool in ("train", "predict")}
-    stack = previewed("onprem", {"metrics": {}, **pools})
+    stack = previewed("onprem", pools)
     releases = {resource.name: resource.properties for resource in stack.of_type(RELEASE)}
     declared_classes = {name: release["values"].get("runtimeClassName") for name, release in releases.items()}
     assert {declared_classes[f"onprem-device-plugin-{pool}"] for pool in ("train", "predict")} == {"nvidia"}
-    assert [
-        declared_classes[name] for name, release in releases.items() if release["name"] == exporters.CHART
-    ] == ["nvidia"]
     jobs = {workload.resource.name: workload for workload in workloads(stack, JOB)}
     assert jobs["mnist-train"].spec["runtimeClassName"] == "nvidia"
     assert pod_spec(jobs["mnist-train"].template).selector == {"slipway/pool": "train"}

@@ -48,7 +48,7 @@ def test_idle_time_costs_the_part_of_the_node_that_the_gpus_are() -> None:
 
 
 def test_without_a_price_no_money_is_made_up() -> None:
-    stack = previewed("local", {"metrics": {}})
+    stack = previewed("local", {"metrics": {"collect": False}})
     pods = [usage("mnist-train", GpuTime(2, 45, 0.9)), usage("mnist-train", GpuTime(2, 40, 0.9))]
 
     (train,) = idle_gpus(stack, pods, 30)
@@ -59,7 +59,7 @@ def test_without_a_price_no_money_is_made_up() -> None:
 def test_a_rehearsal_says_it_before_all_else_and_in_its_report(tmp_path: Path) -> None:
     record = {"gpus_asked": 1, "gpu_busy": 0.1, "gpu_idle": 0.8, "seconds": 600, "memory_peak_mib": 100}
     before = [{"gpus_asked": 1, "gpu_idle": 0.5, "seconds": 60}]
-    file = stack_file(tmp_path / "stack.yaml", metrics={})
+    file = stack_file(tmp_path / "stack.yaml", metrics={"collect": False})
 
     def program() -> None:
         Toys().job("train", WRITER, json.dumps([{**record, "before": before}]), usage=".usage/mnist/train/1")
