@@ -88,9 +88,6 @@ STORE_GATE, DEVICES_GATE, NETWORK_GATE = GATES = ("store-gate", "devices-gate", 
 SCHEDULED_RUN = "scheduled-run"
 """What stands in front of the pipeline's name in the names of what runs it by the clock."""
 
-RETENTION = "retention"
-"""What stands in front of the pipeline's name in the names of what deletes results of its old runs."""
-
 CLUSTER_RUN = "cluster-run"
 """What stands in front of the cluster's name in the names of what starts Jobs that `up` does not wait for."""
 
@@ -129,7 +126,6 @@ SAMPLER = "sampler"
 OWN_NAMES: Mapping[str, str] = {
     **dict.fromkeys(GATES, "Jobs of that name are gates"),
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
-    RETENTION: "Jobs of that name delete results of old runs",
     CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
     MOVER: "Jobs of that name move steps from one place to another",
     IMAGE_BUILD: "Jobs of that name build images",
@@ -333,7 +329,7 @@ class Step:
     @property
     def is_own(self) -> bool:
         """Whether it is one of a pipeline's own steps: no gate, and nothing that installs what others need."""
-        return not self.supplements and self.pipeline not in (*GATES, PACKAGES, RETENTION)
+        return not self.supplements and self.pipeline not in (*GATES, PACKAGES)
 
     @property
     def publishes(self) -> bool:

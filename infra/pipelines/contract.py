@@ -6,7 +6,7 @@ knows neither clusters nor Jobs: `slipway.infra.placement.placing` puts its step
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
@@ -25,6 +25,7 @@ from slipway.infra.schema.names import Image
 from slipway.infra.schema.paths import STORED
 from slipway.infra.schema.problems import Finding, Path, Problem
 from slipway.infra.schema.quantities import mebibytes
+from slipway.infra.schema.renamed import Removed
 
 RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries", "sampler")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
@@ -179,28 +180,18 @@ class Notify(Model):
         return self
 
 
-class Retention(Model):
-    """Which runs by the clock keep their results. Those that `runs` and `days` do not keep lose them at the end of
-    each run, unless something refers to them."""
-
-    runs: Int = Field(
-        ge=10, description="Good runs that stay, the newest, and all that came after the oldest of them."
-    )
-    days: Int = Field(ge=1, description="Runs that are younger stay, however many these are.")
-
-
 class Schedule(Model):
     """When a pipeline runs by itself in its cluster, and which webhook gets the outcome."""
+
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "retention": Removed("remove it, and delete the folders of old results with the tool of the store's cloud")
+    }
 
     cron: Cron = Field(description="Minute, hour, day, month and day of the week, as crontab has them.")
     time_zone: TimeZone = Field(default="Etc/UTC", description="The time zone of `cron`, by its IANA name.")
     notify: Notify | None = Field(
         default=None,
         description="A webhook that is told of a run that failed, and of the next good one; default: nobody is.",
-    )
-    retention: Retention | None = Field(
-        default=None,
-        description="Deletes results of old runs by the clock; default: nothing is deleted.",
     )
 
 

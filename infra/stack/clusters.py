@@ -176,7 +176,7 @@ def declare_workspaces(
     )
     for name, pipeline in settings.pipelines.items():
         if pipeline.schedule:
-            jobs[stack.steps[name][0].platform.name] += MOST_RUNS * (len(stack.steps[name]) + 2)
+            jobs[stack.steps[name][0].platform.name] += MOST_RUNS * (len(stack.steps[name]) + 1)
     return {
         name: Workspace(
             name,

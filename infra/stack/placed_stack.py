@@ -18,11 +18,9 @@ from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.results import Outputs, app_outputs
 from slipway.infra.kubernetes.schedules.cluster_run import Attempts, ClusterRun, ClusterRunArgs, declare_attempts
-from slipway.infra.kubernetes.schedules.retention import RetentionArgs
 from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.kubernetes.service import services_of
-from slipway.infra.pipelines.apps import NEWEST
-from slipway.infra.pipelines.contract import Notify, Retention
+from slipway.infra.pipelines.contract import Notify
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents
 from slipway.infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
@@ -142,15 +140,8 @@ def declare_schedules(
                     CPU_IMAGE,
                     root,
                     _webhook(section.schedule.notify, stack.settings.secrets),
-                    _retention(section.schedule.retention, stack.apps[name]),
                 ),
             )
-
-
-def _retention(rule: Retention | None, apps: Sequence[App]) -> RetentionArgs | None:
-    """What deletes results of old runs, but for those that ``apps`` read by their names."""
-    kept = sorted({app.follows for app in apps} - {"", NEWEST})
-    return RetentionArgs(rule, kept) if rule else None
 
 
 def declare_attempts_of(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> dict[str, Attempts]:

@@ -25,7 +25,6 @@ from slipway.offline.policies import (
     pods,
     pools,
     programs,
-    retention,
     security,
     services,
 )
@@ -68,7 +67,6 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *changes.POLICIES,
     *services.SERVICE_CHANGE_POLICIES,
     *app_changes.APP_CHANGE_POLICIES,
-    *retention.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
     *app_changes.OUTSIDE_FOLDER_POLICIES,
 )

@@ -259,7 +259,7 @@ def test_a_run_that_a_limit_ended_is_named_with_the_money_until_it_goes_on(tmp_p
     assert (stops.one, stops.other) == ("never", "ended by the budget: $40.02 of $40.00")
 
 
-def declare(monkeypatch: pytest.MonkeyPatch, retention: dict[str, int] | None = None) -> None:
+def declare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the program declare the stack, with a step that trains."""
     metadata = {
         "name": "shop-train-bbbbbbbbbb",
@@ -268,9 +268,7 @@ def declare(monkeypatch: pytest.MonkeyPatch, retention: dict[str, int] | None = 
         "annotations": {"slipway/run": "shop/train/bbbbbbbbbb"},
     }
     train = Resource("urn:train", "kubernetes:batch/v1:Job", "shop-train", {"metadata": metadata, "spec": {}})
-    schedule = {"cron": "0 3 * * *", **({"retention": retention} if retention else {})}
-    configuration = {"slipway:pipelines": {"shop": {"schedule": schedule}}}
-    stack = Stack("local", {train.urn: train}, configuration=configuration)
+    stack = Stack("local", {train.urn: train})
 
     def evaluate(*_: object) -> Stack:
         return stack
@@ -296,22 +294,3 @@ def test_pool_and_price_are_those_of_the_step_as_it_is_declared(up: Path, monkey
     with live.history_of("local", up) as history:
         (moved,) = (result.facts for result in history.results if result.path == night.path)
     assert moved["pools"] == {"near": {"rate": 3.0, "kept": 60.0}, "far": {"kept": 60.0}}
-    refused = run("retention")
-    assert refused.exit_code == 1
-    assert "nothing is deleted" in refused.output
-
-
-def test_what_a_retention_deletes_is_listed_and_stays(up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declare(monkeypatch, {"runs": 10, "days": 1})
-    for day in range(1, 15):
-        add_result(up / "store", f"shop/train/cccccccccc-202609{day:02}-0300", {"model.bin": day})
-    (up / "store/shop/train/cccccccccc-20260801-0300/checkpoints").mkdir(parents=True)
-    before = sorted((up / "store").rglob("*"))
-    done = run("retention")
-    assert done.exit_code == 0, done.output
-    listed = [line.strip() for line in done.output.splitlines() if line.startswith("  ")]
-    assert listed == [
-        "shop/train/cccccccccc-20260801-0300",
-        *(f"shop/train/cccccccccc-202609{day:02}-0300" for day in range(1, 7)),
-    ]
-    assert sorted((up / "store").rglob("*")) == before, "it is only said"

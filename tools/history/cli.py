@@ -1,8 +1,7 @@
-"""`slipway show runs`, `compare` and `retention`: the history of a stack."""
+"""`slipway show runs` and `compare`: the history of a stack."""
 
 import contextlib
 import sys
-import time
 from collections.abc import Generator, Sequence
 
 from slipway.infra.commands import command
@@ -10,35 +9,31 @@ from slipway.infra.exits import Exit, report_error
 from slipway.infra.places import PROJECT
 from slipway.infra.terminal import new_console
 from slipway.tools.history.comparison import History, HistoryError
-from slipway.tools.history.listing import print_comparison, print_retention, print_runs
+from slipway.tools.history.listing import print_comparison, print_runs
 from slipway.tools.history.live import history_of, rehearsed
 from slipway.workloads.runtime.exits import StepError
 
 WIDTH = 200
 """Columns of output that does not go to a terminal: a run has many."""
 
-RUNS, COMPARE, RETENTION = "runs", "compare", "retention"
+RUNS, COMPARE = "runs", "compare"
 
 
 def main(words: Sequence[str], stack: str, *, rehearsal: bool, as_json: bool = False) -> Exit:
     """Shows what the ``words`` name: of the store of the stack, or of its rehearsals on this machine."""
     console = new_console(WIDTH)
     what, *names = words or [""]
-    if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2), (RETENTION, 0)}:
+    if (what, len(names)) not in {(RUNS, 0), (RUNS, 1), (COMPARE, 2)}:
         runs = command("show", "runs", stack=stack, rehearsal=rehearsal)
-        usage = f"`{runs}`, `… runs PIPELINE/STEP`, `… compare RUN1 RUN2`, or `… retention`"
+        usage = f"`{runs}`, `… runs PIPELINE/STEP`, or `… compare RUN1 RUN2`"
         report_error(f"{' '.join(words) or 'nothing'} is none of {usage}")
         return Exit.REFUSED
     try:
-        if what == RETENTION and rehearsal:
-            raise HistoryError("a rehearsal runs nothing by the clock, so it has no results of old runs")
         with _history(stack, rehearsal=rehearsal) as history:
             if as_json:
                 sys.stdout.write(_document(what, stack, history, names))
             elif what == RUNS:
                 print_runs(console, history, *names)
-            elif what == RETENTION:
-                print_retention(console, history, time.time())
             else:
                 print_comparison(console, history, *names)
     except (HistoryError, StepError) as error:
@@ -54,8 +49,6 @@ def _document(what: str, stack: str, history: History, names: Sequence[str]) -> 
 
     if what == RUNS:
         return document(documents.runs(stack, history, *names))
-    if what == RETENTION:
-        return document(documents.retention(stack, history, time.time()))
     return document(documents.comparison(stack, history, *names))
 
 

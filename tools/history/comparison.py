@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from slipway.infra.commands import command
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
 from slipway.workloads.runtime.history import Result, Unfinished, inputs, mark_of, numbers, unfinished
 from slipway.workloads.runtime.paid import KEPT, Paid, paid_for
-from slipway.workloads.schedule.retention import Rule
 
 DIGITS = 10
 """Characters of a commit and of a digest that are shown."""
@@ -31,14 +30,13 @@ class History:
     """The results in the ``store``, the newest first, of the stack whose checkout is at ``root``.
 
     ``declared`` are the results that its pipelines declare by ``<pipeline>/<step>``, for those of which nobody
-    noted them. ``rules`` say by pipeline which runs by the clock keep their results, as the stack file has it.
+    noted them.
     """
 
     store: Path
     results: Sequence[Result]
     root: Path
     declared: Mapping[str, Sequence[Mapping[str, Any]]]
-    rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
 
     def numbers(self, result: Result) -> dict[str, float]:
         """The numbers among the declared results, by name."""

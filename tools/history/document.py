@@ -1,4 +1,4 @@
-"""`slipway show runs`, `compare` and `retention` with `--format json`, as data."""
+"""`slipway show runs` and `compare` with `--format json`, as data."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Literal
 from slipway.infra.review.stack import text
 from slipway.offline.evaluated.model import Model
 from slipway.tools.history.comparison import History, compare, pairs, parameters
-from slipway.tools.history.listing import plans, runs_of, unfinished_of
+from slipway.tools.history.listing import runs_of, unfinished_of
 from slipway.workloads.runtime.history import Result
 
 FORMAT = 1
@@ -87,24 +87,6 @@ class Comparison(Model):
     steps: list[Pair]
 
 
-class Retained(Model):
-    """What the next run of a pipeline by the clock deletes: directories below the store, in their order.
-
-    ``referred`` are results of old runs that stay, each with what refers to it.
-    """
-
-    deletes: list[str]
-    referred: Mapping[str, str]
-
-
-class Retention(Model):
-    """What goes, by pipeline."""
-
-    format: Literal[1] = FORMAT
-    stack: str
-    pipelines: dict[str, Retained]
-
-
 def runs(stack: str, history: History, only: str = "") -> Runs:
     """The runs, or those of the pipeline or step ``only``. Raises HistoryError where there is none."""
     results = [_run(history, result) for result in runs_of(history, only)]
@@ -137,17 +119,6 @@ def comparison(stack: str, history: History, first: str, second: str) -> Compari
         for one, other in pairs(history, first, second)
     ]
     return Comparison(stack=stack, steps=steps)
-
-
-def retention(stack: str, history: History, now: float) -> Retention:
-    """What goes at ``now``, in seconds since the epoch. Raises HistoryError."""
-    return Retention(
-        stack=stack,
-        pipelines={
-            pipeline: Retained(deletes=plan.paths, referred=plan.referred)
-            for pipeline, (_, plan) in plans(history, now).items()
-        },
-    )
 
 
 def _run(history: History, result: Result) -> Run:

@@ -20,7 +20,6 @@ from slipway.tools.history.comparison import (
     when,
 )
 from slipway.workloads.runtime.history import Result, Unfinished
-from slipway.workloads.schedule.retention import Plan, Rule, describe, make_plan
 
 NEWEST = 10
 """Results of each step that are listed where nobody names a step."""
@@ -113,22 +112,3 @@ def print_comparison(console: Console, history: History, first: str, second: str
             cells = (difference.what, difference.one, difference.other, difference.change)
             table.add_row(*(Text(cell) for cell in cells))
         console.print(table)
-
-
-def plans(history: History, now: float) -> dict[str, tuple[Rule, Plan]]:
-    """What the next run of each pipeline deletes, and by which rule of the stack file. Raises HistoryError."""
-    if not history.rules:
-        raise HistoryError("no pipeline of the stack file has a `retention` in its `schedule`: nothing is deleted")
-    made: dict[str, tuple[Rule, Plan]] = {}
-    for pipeline, rule in history.rules.items():
-        folders = [path.relative_to(history.store).as_posix() for path in history.store.glob(f"{pipeline}/*/*")]
-        made[pipeline] = rule, make_plan(rule, pipeline, history.results, folders, now)
-    return made
-
-
-def print_retention(console: Console, history: History, now: float) -> None:
-    """The same as text. Raises HistoryError."""
-    for pipeline, (rule, plan) in plans(history, now).items():
-        console.print(Text(f"The next run of {pipeline} by the clock:", "bold"))
-        for line in describe(plan, rule):
-            console.print(Text(line), soft_wrap=True)

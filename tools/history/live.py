@@ -27,7 +27,6 @@ from slipway.infra.kubernetes.labels import (
     RUN_ANNOTATION,
     data_of,
 )
-from slipway.infra.pipelines.apps import NEWEST
 from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.stack import (
     JOB,
@@ -39,14 +38,12 @@ from slipway.infra.review.stack import (
     strings,
     text,
 )
-from slipway.infra.settings.pipelines import KEY
 from slipway.tools.clusters import kubectl
 from slipway.tools.history.comparison import History, HistoryError
 from slipway.tools.show import Described, ShowError, reader_pod, run_kubectl, unpack
 from slipway.tools.watch.plan import Expected, PlanError, evaluate, plan_of
 from slipway.workloads.runtime.history import Result, results
 from slipway.workloads.runtime.paid import SECONDS_KEPT
-from slipway.workloads.schedule.retention import Rule
 
 COPY = """
 cd "$1" || exit 1
@@ -113,7 +110,7 @@ def history_of(stack: str, root: Path) -> Generator[History]:
             # Without the Job nobody knows when it began.
             known = _known(result, noted.get("began", result.made), updates, expected)
             listed.append(replace(result, facts={**known, **noted}))
-        yield History(store, listed, root, declared, rules_of(evaluated) if evaluated else {})
+        yield History(store, listed, root, declared)
 
 
 def updates_of(stack: str) -> list[Update]:
@@ -174,25 +171,6 @@ def _evaluate(stack: str, root: Path) -> Stack | None:
     except PlanError:
         # This checkout need not be what is up: then pools and prices are not known.
         return None
-
-
-def rules_of(stack: Stack) -> dict[str, Rule]:
-    """Which runs by the clock keep their results, by pipeline, as the stack file has it."""
-    rules: dict[str, Rule] = {}
-    for pipeline, section in mapping(stack.configuration.get(f"slipway:{KEY}")).items():
-        retention = mapping(at(mapping(section), "schedule", "retention"))
-        if not retention:
-            continue
-        steps: set[str] = set()
-        for job in stack.of_type(JOB):
-            labels = strings(at(job.properties, "metadata", "labels"))
-            annotations = strings(at(job.properties, "metadata", "annotations"))
-            if labels.get(NAME) == pipeline and RUN_ANNOTATION in annotations:
-                steps.add(labels[COMPONENT])
-        apps = mapping(mapping(section).get("apps")).values()
-        kept = {text(mapping(app).get("follow")) for app in apps} - {"", NEWEST}
-        rules[pipeline] = Rule(retention["runs"], retention["days"], frozenset(steps), frozenset(kept))
-    return rules
 
 
 def _declared(resources: Iterable[Properties]) -> dict[str, list[Properties]]:

@@ -91,7 +91,7 @@ def open_app(
     raise typer.Exit(forward(stack, app, port, kubeconfig, context))
 
 
-OF_HISTORY = ("runs", "compare", "retention")
+OF_HISTORY = ("runs", "compare")
 """What there is to show of the history of a stack."""
 
 
@@ -100,8 +100,7 @@ def show(
         list[str] | None,
         typer.Argument(
             metavar="WHAT",
-            help="A result; `runs [PIPELINE/STEP]`, `compare RUN1 RUN2` or `retention`. "
-            "Without it, the names of all results.",
+            help="A result; `runs [PIPELINE/STEP]` or `compare RUN1 RUN2`. Without it, the names of all results.",
         ),
     ] = None,
     stack: Stack = "",
@@ -115,7 +114,7 @@ def show(
 ) -> None:
     """Show results of a stack that is up: tables and numbers here, files and folders as copies.
 
-    Also the runs that its store has, how two of them differ, and which of them the next run by the clock deletes.
+    Also the runs that its store has, and how two of them differ.
     """
     as_json = format is Format.JSON
     if rehearsal or (names and names[0] in OF_HISTORY):

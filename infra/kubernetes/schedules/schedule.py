@@ -17,7 +17,6 @@ from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import Run, plan
 from slipway.infra.kubernetes.schedules.admission import admit_only
-from slipway.infra.kubernetes.schedules.retention import TIME_LIMIT, RetentionArgs, retention_step
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN, Step
@@ -48,8 +47,7 @@ MOST_RUNS = 2 * HISTORY + 1
 class PipelineScheduleArgs:
     """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python.
 
-    ``webhook`` is the address that is notified of how runs end; None: no address is. With ``retention`` each run
-    ends with a Job that deletes results of old ones.
+    ``webhook`` is the address that is notified of how runs end; None: no address is.
     """
 
     pipeline: str
@@ -60,7 +58,6 @@ class PipelineScheduleArgs:
     image: str
     root: Path
     webhook: str | None = None
-    retention: RetentionArgs | None = None
 
 
 class PipelineSchedule(pulumi.ComponentResource):
@@ -82,23 +79,17 @@ class PipelineSchedule(pulumi.ComponentResource):
         )
         rules = _rules(called, args)
         binding = identity(name, called, workspace.namespace, labels=labels, rules=rules, opts=on_cluster)
-        retained = _retention(args)
         planned = [_plan_job(job, args) for job in args.jobs]
-        planned += [_plan_retention(retained, planned, workspace)] if retained else []
         jobs = k8s.core.v1.ConfigMap(
             f"{name}-jobs",
             metadata=metadata,
             data={"jobs.json": pulumi.Output.json_dumps(planned)},
             opts=on_cluster,
         )
-        created = [*(job.run for job in args.jobs), *([retained] if retained else [])]
+        created = [job.run for job in args.jobs]
         limits = _admission(name, called, created, workspace, labels=labels, opts=on_cluster)
         told = _webhook(name, called, args, labels, on_cluster)
         run = plan(_step(called, args), args.root)
-        bundles = [
-            config_map(bundle_map(shipped), shipped.bundle, workspace.namespace, labels, on_cluster)
-            for shipped in (run, *([retained] if retained else []))
-        ]
         k8s.batch.v1.CronJob(
             name,
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -129,7 +120,7 @@ class PipelineSchedule(pulumi.ComponentResource):
                 on_cluster,
                 binding,
                 jobs,
-                *bundles,
+                config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster),
                 *limits,
                 *told,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
@@ -206,7 +197,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     """The step of the CronJob's pod. Its time limit lets all Jobs run one after the other, after those of an
     update."""
     platform = args.workspace.platform
-    limits = [job.run.step.time_limit for job in args.jobs] + ([TIME_LIMIT] if args.retention else [])
+    limits = [job.run.step.time_limit for job in args.jobs]
     limit = sum(limits) + args.workspace.wait * len(limits)
     needs = _held_before(args.jobs)
     # Their Jobs may not have run yet, nor what installs their packages.
@@ -264,33 +255,6 @@ def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
                 ),
                 "annotations": job_annotations(run),
             },
-            "spec": spec,
-        },
-    }
-
-
-def _retention(args: PipelineScheduleArgs) -> Run | None:
-    """What deletes results of old runs at the end of each; None where all stay."""
-    if args.retention is None:
-        return None
-    steps = [job.run.step for job in args.jobs]
-    return plan(
-        retention_step(args.pipeline, args.retention, steps, args.image, args.workspace.platform), args.root
-    )
-
-
-def _plan_retention(run: Run, before: Sequence[Mapping[str, Any]], workspace: Workspace) -> dict[str, Any]:
-    """The Job after all others, as `slipway.workloads.schedule.run` reads it."""
-    step = run.step
-    spec = _plain(job_spec(run, workspace)) | {"template": _pod(run, workspace)}
-    return {
-        "name": _planned_name(run),
-        "path": "",
-        "after": sorted(str(job["name"]) for job in before),
-        "manifest": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"labels": job_labels(step.pipeline, step.name, workspace.queue), "annotations": {}},
             "spec": spec,
         },
     }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -14,6 +14,7 @@ from slipway.infra.pipelines.pods import Command, Probe, Word
 from slipway.infra.schema.base import Duration, Size, refuse
 from slipway.infra.schema.problems import Finding, Path
 from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.renamed import Removed
 
 MODULE = "slipway.workloads.apps.notebook.serve"
 """What becomes JupyterLab."""
@@ -52,6 +53,9 @@ def _idle(value: str) -> str:
 
 class NotebookSettings(KeptAppSettings):
     """Where a notebook runs, and how long it keeps what nobody uses."""
+
+    # Of all apps it alone has `idle`.
+    removed: ClassVar[Mapping[str, Removed]] = {}
 
     storage: Size = Field(
         default="10Gi",

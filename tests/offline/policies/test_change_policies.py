@@ -573,7 +573,6 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
         "deletes-data": Harm.LOSS,
         "deletes-model-versions": Harm.LOSS,
         "deletes-namespace": Harm.LOSS,
-        "deletes-old-runs": Harm.LOSS,
         "lets-in": Harm.OPENING,
         "opens-to-people": Harm.OPENING,
         "safeguard-off": Harm.OPENING,

@@ -10,12 +10,9 @@ import pytest
 
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
-from slipway.infra.kubernetes.schedules.retention import RetentionArgs
 from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
-from slipway.infra.pipelines.contract import Retention
 from slipway.infra.platform import Platform
 from slipway.infra.review.stack import Resource
-from slipway.workloads.schedule import retention
 from slipway.workloads.schedule import run as by_the_clock
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record, secret_inputs
@@ -39,7 +36,6 @@ def declared(
     namespace: str = "slipway",
     cluster: Callable[[], Platform] = platform,
     name: str = "train",
-    keeping: RetentionArgs | None = None,
 ) -> Recording:
     def program() -> None:
         on = cluster()
@@ -55,7 +51,7 @@ def declared(
         workspace = Workspace(on.name, WorkspaceArgs(on, namespace, "runner", False, scheduled=True))
         jobs = declare([first, second], {on.name: workspace}, ROOT)
         args = PipelineScheduleArgs(
-            "churn", "0 3 * * *", "Europe/Berlin", list(jobs.values()), workspace, "image", ROOT, webhook, keeping
+            "churn", "0 3 * * *", "Europe/Berlin", list(jobs.values()), workspace, "image", ROOT, webhook
         )
         PipelineSchedule("churn-schedule", args)
 
@@ -109,28 +105,6 @@ def without_record(job: Resource) -> dict[str, Any]:
     for container in spec["template"]["spec"]["containers"]:
         container["env"] = [variable for variable in container["env"] if variable["name"] != "SLIPWAY_RECORD"]
     return spec
-
-
-def test_a_run_ends_with_the_job_that_deletes_results_of_old_ones(recording: Recording) -> None:
-    assert not [entry for entry in planned(recording) if "retention" in entry["name"]], "by default all stay"
-    made = declared(keeping=RetentionArgs(Retention(runs=30, days=90), ["20261101-0300"]))
-    *others, last = planned(made)
-    assert last["after"] == sorted(entry["name"] for entry in others)
-    pod = last["manifest"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "runner"
-    assert pod["automountServiceAccountToken"] is False
-    assert "store" in {volume["name"] for volume in pod["volumes"]}
-    (container,) = pod["containers"]
-    options = retention.parse(container["args"])
-    assert retention.rule_of(options) == retention.Rule(
-        30, 90, frozenset({"prepare", "train"}), frozenset({"20261101-0300"})
-    )
-    assert options.pipeline == "churn"
-    # What it ships is there before the first run, and its account may create it.
-    shipped = {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
-    maps = {made_map.metadata["name"]: made_map.urn for made_map in made.of(CONFIG_MAP)}
-    assert {maps[name] for name in shipped} <= set(made.one(CRON_JOB).dependencies)
-    assert '"retention-churn"' in json.dumps(made.one(ADMISSION).inputs["spec"]["variables"]).replace("\\", "")
 
 
 def test_its_pod_reaches_the_kubernetes_api(recording: Recording) -> None:
