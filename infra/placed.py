@@ -82,8 +82,8 @@ class Service:
 # A step of a pipeline: what a Job runs, where, with what, and which results it needs.
 
 
-STORE_GATE, DEVICES_GATE, NETWORK_GATE = GATES = ("store-gate", "devices-gate", "network-gate")
-"""What stands in front of the cluster's or the pool's name in the names of gates."""
+STORE_GATE = "store-gate"
+"""What stands in front of the cluster's name in the names of gates."""
 
 SCHEDULED_RUN = "scheduled-run"
 """What stands in front of the pipeline's name in the names of what runs it by the clock."""
@@ -124,7 +124,7 @@ SAMPLER = "sampler"
 
 
 OWN_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(GATES, "Jobs of that name are gates"),
+    STORE_GATE: "Jobs of that name are gates",
     SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
     CLUSTER_RUN: "Jobs of that name start the Jobs of pipelines that run in the cluster",
     MOVER: "Jobs of that name move steps from one place to another",
@@ -225,23 +225,22 @@ class Step:
     mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
     and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
     them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
-    seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
-    that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
-    module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
-    read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
-    publishes what the image of the steps that read it lacks, so that the test of their GPUs needs it, too.
-    ``attached`` are files from anywhere on this machine, by their path below the step's working directory.
-    ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets by the
-    environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
-    program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
-    them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
-    With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
-    With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait for one
-    another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With ``places``,
-    ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it. ``test`` runs
-    in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads. With
-    ``checkpoints`` those of its program are copied beside it. ``idle`` says what becomes of it while it does not
-    use its GPUs. ``shm`` is the size of `/dev/shm` in MiB, where that is not the default.
+    seconds and includes retries and scheduling. ``files`` are files of the repository, beside the module's own,
+    that the step reads below its working directory. ``has_token`` gives its pod the token of its service account,
+    with which it asks the Kubernetes API. ``results`` are what is worth showing of its directory. ``supplements``
+    says that it publishes what the image of the steps that read it lacks, so that the test of their GPUs needs
+    it, too. ``attached`` are files from anywhere on this machine, by their path below the step's working
+    directory. ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets
+    by the environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of
+    which the program is given the best. ``variant`` says which of several steps made from one it is, and ``best``
+    which of them others read. ``connects`` are the services that its pods may connect to, by their names in the
+    pipeline. With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is
+    never one. With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait
+    for one another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With
+    ``places``, ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it.
+    ``test`` runs in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads.
+    With ``checkpoints`` those of its program are copied beside it. ``idle`` says what becomes of it while it does
+    not use its GPUs. ``shm`` is the size of `/dev/shm` in MiB, where that is not the default.
     """
 
     pipeline: str
@@ -262,8 +261,7 @@ class Step:
     interpreter: str = "python"
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
-    reads_nodes: bool = False
-    fingerprint: str = ""
+    has_token: bool = False
     results: Sequence[Result] = ()
     supplements: bool = False
     command: Command | None = None
@@ -329,7 +327,7 @@ class Step:
     @property
     def is_own(self) -> bool:
         """Whether it is one of a pipeline's own steps: no gate, and nothing that installs what others need."""
-        return not self.supplements and self.pipeline not in (*GATES, PACKAGES)
+        return not self.supplements and self.pipeline not in (STORE_GATE, PACKAGES)
 
     @property
     def publishes(self) -> bool:

@@ -113,12 +113,9 @@ class Interconnect:
     """The network by which the pods of one step reach one another that runs on several nodes of a pool.
 
     A pod that uses it asks for ``count`` of the extended ``resource`` (empty: for nothing) and has
-    ``environment``, which tells NCCL of it. ``bandwidth`` is the machine type's figure, in Gbit/s, of what
-    these pods can use; 0 where nobody says.
+    ``environment``, which tells NCCL of it.
     """
 
-    name: str
-    bandwidth: float
     resource: str = ""
     count: int = 0
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -148,18 +145,17 @@ class Pool:
 
     ``selector`` are labels that every node of the pool has and no other node; ``allocatable`` is what one node
     leaves to pods after its system reservations; ``max_nodes`` is how many nodes it can grow to.
-    ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again. ``shared_gpus``
-    says that the pool slices or partitions its GPUs, of which a pod can use only one. ``min_nodes`` are there at
-    all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
-    ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests`` are rules for what pods ask for,
-    where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
-    what pods of one step use that run on several of its nodes, where that is known. ``provisioning`` is the
-    class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
-    ``sale`` says how its nodes are bought. ``notice`` are the seconds from SIGTERM to SIGKILL that a pod of it
-    gets, whoever ends it, where it asks for as many. ``rate`` is the price of one node or, where pods are billed,
-    of a pod that asks for so much; None where no source says it. An idle node stays for ``kept`` seconds; None: as
-    long as autoscalers leave it by default. ``runtime_class`` names the RuntimeClass of every pod there; None: the
-    nodes' default runtime starts them.
+    ``shared_gpus`` says that the pool slices or partitions its GPUs, of which a pod can use only one.
+    ``min_nodes`` are there at all times. Where the stack declares the device plugin, ``gpu_clients`` pods share
+    each GPU by time-slicing, and ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests``
+    are rules for what pods ask for, where the cluster has any. ``movable`` says that pods cannot ask to be left
+    on their node. ``interconnect`` is what pods of one step use that run on several of its nodes, where that is
+    known. ``provisioning`` is the class of `ProvisioningRequest` by which the cluster's autoscaler brings all
+    nodes of a Job at once or none. ``sale`` says how its nodes are bought. ``notice`` are the seconds from
+    SIGTERM to SIGKILL that a pod of it gets, whoever ends it, where it asks for as many. ``rate`` is the price of
+    one node or, where pods are billed, of a pod that asks for so much; None where no source says it. An idle node
+    stays for ``kept`` seconds; None: as long as autoscalers leave it by default. ``runtime_class`` names the
+    RuntimeClass of every pod there; None: the nodes' default runtime starts them.
     """
 
     name: str
@@ -169,7 +165,6 @@ class Pool:
     allocatable: Resources
     max_nodes: int
     accelerator: str | None = None
-    fingerprint: str = ""
     resources: "Sequence[pulumi.Resource]" = ()
     shared_gpus: bool = False
     min_nodes: int = 0
@@ -422,8 +417,8 @@ class Platform:
     """Where pods connect to beside HTTPS to public addresses: name servers, and what identities and mounts ask."""
     creates_namespace: bool = True
     """Whether the stack creates the namespace; False: it is there already."""
-    reads_nodes: bool = True
-    """Whether the stack may let a pod read the cluster's nodes."""
+    whole_cluster: bool = True
+    """Whether the stack may declare what is in no namespace; False: it has one namespace only."""
     context: str | None = None
     """The context of ``kubeconfig`` that reaches the cluster; None: its current one."""
     owned: bool = True
@@ -478,7 +473,7 @@ class Platform:
     @property
     def declares_cluster_objects(self) -> bool:
         """Whether the stack may declare what is in no namespace, such as an admission policy."""
-        return self.owned and self.reads_nodes
+        return self.owned and self.whole_cluster
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the form
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, cast
 
@@ -26,7 +25,6 @@ from slipway.infra.platform import (
 )
 from slipway.infra.platform import Resources as NodeResources
 from slipway.infra.schema.base import PoolSettings, Team
-from slipway.infra.schema.names import short_digest
 
 OUTPUT = "platform"
 """The name of the stack output."""
@@ -84,7 +82,6 @@ class PoolFacts(PoolSettings):
     max_nodes: int
     min_nodes: int = 0
     accelerator: str | None = None
-    fingerprint: str = ""
     shared_gpus: bool = False
     gpu_clients: int = 1
     mig_strategy: MigStrategy = "none"
@@ -181,8 +178,8 @@ class ClusterFacts(_Fact):
 
     ``context`` is that of the kubeconfig, where it is not its current one.
 
-    ``creates_namespace`` and ``reads_nodes`` say whether a team's stack may create its namespace, and give a pod
-    the right to read nodes. The other fields are those of `slipway.infra.platform.Platform`.
+    ``creates_namespace`` says whether a team's stack may create its namespace. The other fields are those of
+    `slipway.infra.platform.Platform`.
     """
 
     cloud: str
@@ -194,7 +191,6 @@ class ClusterFacts(_Fact):
     pod_user: int | None = None
     egress: tuple[Egress, ...]
     creates_namespace: bool = True
-    reads_nodes: bool = True
 
 
 class TeamFacts(_Fact):
@@ -215,13 +211,11 @@ class PlatformFacts(_Fact):
 def published(
     teams: Mapping[str, Team],
     platforms: Mapping[str, tuple[str, Platform]],
-    devices: Mapping[str, str],
     queues: Mapping[str, Mapping[str, QueueAccess]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The output of a stack with these ``teams``: the same as `PlatformFacts`, of values that may be outputs.
 
-    ``platforms`` are the clusters by name, each after its cloud. ``devices`` is, by cluster, what changes whenever
-    the device plugin does that the stack declares there, and ``queues`` what Kueue has there by namespace.
+    ``platforms`` are the clusters by name, each after its cloud, and ``queues`` what Kueue has there by namespace.
     """
     return {
         "version": VERSION,
@@ -232,7 +226,6 @@ def published(
             name: _cluster(
                 cloud,
                 platform,
-                devices.get(name, ""),
                 {
                     team: queue
                     for team, access in teams.items()
@@ -244,10 +237,10 @@ def published(
     }
 
 
-def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, QueueAccess]) -> dict[str, Any]:
+def _cluster(cloud: str, platform: Platform, queues: Mapping[str, QueueAccess]) -> dict[str, Any]:
     return {
         "cloud": cloud,
-        "pools": {name: _pool(pool, devices) for name, pool in platform.pools.items()},
+        "pools": {name: _pool(pool) for name, pool in platform.pools.items()},
         "teams": {
             name: {
                 "store": _store(access.store),
@@ -263,13 +256,10 @@ def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, 
         "pod_user": platform.pod_user,
         "egress": _plain(platform.egress),
         "creates_namespace": platform.creates_namespace,
-        "reads_nodes": platform.reads_nodes,
     }
 
 
-def _pool(pool: Pool, devices: str) -> dict[str, Any]:
-    # A stack that runs Jobs does not declare the device plugin, but has to test the GPUs again after a new one.
-    mark = f" {short_digest(sha256(devices.encode()).hexdigest())}" if devices and pool.accelerator else ""
+def _pool(pool: Pool) -> dict[str, Any]:
     return {
         "selector": dict(pool.selector),
         "taints": _plain(pool.taints),
@@ -277,7 +267,6 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         "max_nodes": pool.max_nodes,
         "min_nodes": pool.min_nodes,
         "accelerator": pool.accelerator,
-        "fingerprint": f"{pool.fingerprint}{mark}",
         "shared_gpus": pool.shared_gpus,
         "gpu_clients": pool.gpu_clients,
         "mig_strategy": pool.mig_strategy,

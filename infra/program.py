@@ -30,7 +30,6 @@ from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
     declare_queues,
-    declare_team_readers,
     declare_workspaces,
 )
 from slipway.infra.stack.configuration import checked, configured
@@ -139,7 +138,6 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)
     if settings.teams:
-        declare_team_readers(stack)
         export_platform(stack, queues)
     if work is not None:
         # The SDK tells the engine of resources only once the program gives the event loop back.

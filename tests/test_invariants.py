@@ -217,12 +217,10 @@ def test_gpus_are_limited_to_what_is_asked_for(recording: Recording) -> None:
 
 def test_no_gpu_node_is_asked_for_before_the_data_is_there(running: Recording) -> None:
     recording = running
-    # A network gate is that of its image's first pipeline, and waits for its data.
     first = {"handwriting": "handwriting-prepare", "mnist": "mnist-prepare"}
     images = {image(job): name for job in recording.of(JOB) if (name := job.name.partition("-")[0]) in first}
     for job in recording.of(JOB):
         if requested_by(job).gpus:
-            # What asks for nodes of another place runs in no image of its pipeline.
             pipeline = job.name.partition("-")[0]
             prepare = recording.one(JOB, first[pipeline if pipeline in first else images[image(job)]])
             assert prepare.urn in recording.waits_for(job), job.name
@@ -265,7 +263,6 @@ def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording
         if not requested_by(job).gpus:
             continue
         waits = recording.waits_for(job)
-        assert recording.one(JOB, f"devices-gate-{provider_of(job)}").urn in waits, job.name
         beside = [plugin for plugin in plugins if provider_of(plugin) == provider_of(job)]
         selected = [
             plugin for plugin in beside if plugin.inputs["values"]["nodeSelector"] == pod(job)["nodeSelector"]
@@ -339,8 +336,7 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
             # A cluster that assigns users sets one above zero.
             assert security.get("runAsUser", spec["securityContext"].get("runAsUser", 1)) > 0
         moves = "slipway/moves" in job.metadata.get("annotations", {}) or is_agent(job)
-        asks = job.name.startswith("devices-gate") or moves
-        assert spec["automountServiceAccountToken"] is asks
+        assert spec["automountServiceAccountToken"] is moves
 
 
 def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recording: Recording) -> None:

@@ -10,7 +10,6 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
-from slipway.infra.kubernetes.cluster.workspace import NAME as NODE_READER
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import (
     DATA_ANNOTATION,
@@ -298,7 +297,7 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
         active_deadline_seconds=step.time_limit,
         template=template(
             run,
-            NODE_READER if step.reads_nodes else workspace.service_account,
+            workspace.service_account,
             image=workspace.images.get(step.image),
         ),
     )
@@ -398,10 +397,7 @@ def job_annotations(run: Run) -> dict[str, str]:
 
 
 def devices_of(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
-    """What makes GPUs allocatable where ``step`` uses them; of the whole cluster where it looks at its nodes."""
-    if step.reads_nodes:
-        nodes = [resource for pool in step.platform.pools.values() for resource in pool.resources]
-        return [*nodes, *workspace.devices.values()]
+    """What makes GPUs allocatable where ``step`` uses them."""
     if step.resources.gpus and step.pool.name in workspace.devices:
         return [workspace.devices[step.pool.name]]
     return []

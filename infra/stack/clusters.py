@@ -14,11 +14,8 @@ from slipway.infra.kubernetes.cluster.workspace import (
     PULL_SECRET,
     Admission,
     Measured,
-    NodeReaderArgs,
-    TeamNodeReader,
     Workspace,
     WorkspaceArgs,
-    reads_nodes,
 )
 from slipway.infra.kubernetes.image_builds.build import (
     BuildSpace,
@@ -223,10 +220,3 @@ def declare_metrics(stack: PlacedStack, workspaces: Mapping[str, Workspace]) -> 
         if measured and measured.collector:
             apps = [app for app in stack.all_apps if app.platform == platform]
             Metrics(f"{name}-metrics", MetricsArgs(workspace, measured, apps))
-
-
-def declare_team_readers(stack: PlacedStack) -> None:
-    """Lets the Jobs of other teams read the nodes of the clusters, where Jobs do that at all."""
-    for name, platform in stack.platforms.items():
-        for team, access in stack.settings.teams.items() if reads_nodes(platform) else ():
-            TeamNodeReader(f"{name}-nodes-{team}", NodeReaderArgs(platform, access.namespace))

@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.kubernetes.apps.app import PipelineApp
-from slipway.infra.kubernetes.cluster import device_plugin
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.cluster.kueue import Kueue
 from slipway.infra.kubernetes.cluster.workspace import Workspace
@@ -202,6 +201,5 @@ def export_platform(stack: PlacedStack, queues: Mapping[str, Kueue]) -> None:
     """What the stacks of other teams need to run their Jobs here."""
     clusters = stack.settings.clusters.items()
     clouds = {name: (cluster.cloud, stack.platforms[name]) for name, cluster in clusters}
-    devices = {name: device_plugin.fingerprint(platform) for name, platform in stack.platforms.items()}
     access = {name: queue.access for name, queue in queues.items()}
-    pulumi.export(PLATFORM, published(stack.settings.teams, clouds, devices, access))
+    pulumi.export(PLATFORM, published(stack.settings.teams, clouds, access))

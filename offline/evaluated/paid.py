@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.kubernetes.review import scale_down
-from slipway.infra.placed import GATES
+from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import NodePool, Resource, Stack, at, mapping, strings
 from slipway.offline.evaluated.model import Cause, Paid, PaidPart, PaidStep, PaidUseful
@@ -111,7 +111,7 @@ def _owners(works: Sequence[Work]) -> dict[str, str]:
 
 
 def _is_gate(job: Resource) -> bool:
-    return strings(at(job.properties, "metadata", "labels")).get(NAME) in GATES
+    return strings(at(job.properties, "metadata", "labels")).get(NAME) == STORE_GATE
 
 
 def _pieces(work: Work, owners: Mapping[str, str], measured: Mapping[str, JobDuration]) -> list[Piece]:

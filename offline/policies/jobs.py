@@ -8,7 +8,7 @@ from typing import Any
 
 from slipway.infra.commands import page
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.placed import GATES, MOVER, SCHEDULED_RUN
+from slipway.infra.placed import MOVER, SCHEDULED_RUN, STORE_GATE
 from slipway.infra.review.contract import Policy, Severity, Violation
 from slipway.infra.review.stack import (
     CONFIG_MAP,
@@ -109,7 +109,7 @@ def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
-        if short or labels.get(NAME) in {*GATES, SCHEDULED_RUN, MOVER} or _saves(workload):
+        if short or labels.get(NAME) in {STORE_GATE, SCHEDULED_RUN, MOVER} or _saves(workload):
             continue
         yield Violation(
             workload.resource.urn,
@@ -121,7 +121,7 @@ def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
 
 def _find_together_on_spot(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot_alone(stack):
-        if workload.together and workload.labels.get(NAME) not in GATES:
+        if workload.together:
             pods = workload.pods
             yield Violation(
                 workload.resource.urn,
@@ -203,7 +203,7 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = strings(at(workload.template, "metadata", "labels"))
         # What a gate may take is no more than the step behind it, of which this is said.
-        waits = awaited(workload.resource) and labels.get(NAME) not in GATES
+        waits = awaited(workload.resource) and labels.get(NAME) != STORE_GATE
         if limit is not None and limit > LOGIN and waits:
             # A step with places has no other choice.
             moved = is_moved(workload.resource)
@@ -295,10 +295,9 @@ POLICIES = (
 
 def _find_slower(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
-        labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         # Pods with a subdomain have names by which they find one another.
         together = workload.pods > 1 and bool(workload.spec.get("subdomain"))
-        if not together or not gpus_of(workload) or labels.get(NAME) in GATES:
+        if not together or not gpus_of(workload):
             continue
         pools = workload.suitable_pools(stack)
         if pools and all(pool.faster for pool in pools):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.placed import GATES
+from slipway.infra.placed import STORE_GATE
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Node
 from slipway.infra.review.contract import Severity
@@ -100,7 +100,7 @@ def lost_places(before: EvaluatedStack, after: EvaluatedStack) -> list[LostPlace
 def _steps(jobs: Sequence[Workload]) -> list[str]:
     """The names of Jobs, without those of gates unless there are no others."""
     labels = {job.resource.name: strings(at(job.resource.properties, "metadata", "labels")) for job in jobs}
-    return [name for name, label in labels.items() if label.get(NAME) not in GATES] or [*labels]
+    return [name for name, label in labels.items() if label.get(NAME) != STORE_GATE] or [*labels]
 
 
 def _loss(job: Workload, pool: NodePool, owner: ClusterElsewhere, after: Stack | None) -> tuple[str, str] | None:

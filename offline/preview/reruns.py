@@ -300,18 +300,13 @@ class _Runs:
             causes.append(f"its cluster {self._after.cluster_of(job)} is replaced")
         elif compared.because and NEW_STORE not in causes:
             causes.append(compared.because)
-        return (
-            causes or self._changed_pools(job, pool) or self._changed_before(compared.before, job) or UNEXPLAINED
-        )
+        return causes or self._changed_pools(pool) or self._changed_before(compared.before, job) or UNEXPLAINED
 
-    def _changed_pools(self, job: Resource, pool: NodePool | None) -> list[str]:
-        """The Job's own pool if it changes, else the changed pools of its cluster: gates test all nodes."""
-        changed = {
-            pool.name: f"the pool {pool.name}{f' of {pool.stack}' if pool.stack else ''} changes"
-            for pool in self._after.pools
-            if pool.cluster == self._after.cluster_of(job) and self._changes(pool)
-        }
-        return [changed[pool.name]] if pool is not None and pool.name in changed else [*changed.values()]
+    def _changed_pools(self, pool: NodePool | None) -> list[str]:
+        """The Job's own pool, if it changes."""
+        if pool is None or not self._changes(pool):
+            return []
+        return [f"the pool {pool.name}{f' of {pool.stack}' if pool.stack else ''} changes"]
 
     def _changes(self, pool: NodePool) -> bool:
         return pool not in self._before.pools if pool.stack else bool(self._operations.get(pool.urn))

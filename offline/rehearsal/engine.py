@@ -35,7 +35,6 @@ from slipway.offline.rehearsal.cluster.cluster_objects import (
     Objects,
     RefusedError,
     cluster_of,
-    mounts_token,
 )
 from slipway.offline.rehearsal.cluster.containers import Containers
 from slipway.offline.rehearsal.cluster.job_controller import (
@@ -456,8 +455,6 @@ class Engine(Observer):
         namespace = Namespace(self.objects, job.cluster, job.namespace)
         request = self.request(job.cluster, job.pod)
         admit(namespace, job.template, job.pod, request.resources)
-        if mounts_token(job.pod, namespace):
-            self._require_devices(job.cluster)
         record.job_name, record.namespace, record.workers = job.name, job.namespace, job.workers
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
         record.nodes, record.generations = (job.workers if job.together else 0), 0
@@ -480,7 +477,7 @@ class Engine(Observer):
         self, record: JobRecord | ServiceRecord, namespace: Namespace, prepare: Prepare | None
     ) -> Kubelet:
         drivers = frozenset[str]().union(*(emulator.store_drivers for emulator in self.emulators))
-        api = ApiServer(self.scheduler, namespace)
+        api = ApiServer(namespace)
         unheld = partial(self._listens, record)
         return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare, unheld)
 
@@ -491,15 +488,6 @@ class Engine(Observer):
                 noted, self._listening = record.name in self._listening, {*self._listening, record.name}
             if not noted:
                 self.note(record, LISTENS)
-
-    def _require_devices(self, cluster: str) -> None:
-        """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
-
-        All device plugins are declared by now, and a pod that reads the nodes would wait until its deadline.
-        """
-        reasons = [self.plugins.obstacle(node) for node in self.scheduler.nodes if node.cluster == cluster]
-        if any(reasons):
-            raise RefusedError("; ".join(filter(None, reasons)))
 
     def job_kubelet(self, record: JobRecord, namespace: Namespace) -> Kubelet:
         """What runs the pods of a Job."""

@@ -35,7 +35,6 @@ def missing_of_google(name: str, section: Mapping[str, Any]) -> Iterator[Fact]:
         "autopilot": section.get("autopilot", {}).get("offered") is not None,
     }
     yield from ((fact, "") for fact, value in facts.items() if not value)
-    yield from (("network", of) for of, row in (*machines.items(), *attached.items()) if not row.get("gbps"))
     for of, kinds in [(machine, ("machines", "machines_without_ssds")) for machine in machines] or [
         (name, ("accelerators",))
     ]:
@@ -52,14 +51,12 @@ def missing_of_amazon(_: str, section: Mapping[str, Any]) -> Iterator[Fact]:
         yield from (
             (f"{way}_quota", family) for way in ("on_demand", "spot") if not facts.get("quota", {}).get(way)
         )
-        for size, row in facts["types"].items():
+        for size in facts["types"]:
             machine = f"{family}.{size}"
             columns = priced(section, ("machines",), machine)
             yield from ((f"{way}_price", machine) for way in ("on_demand", "spot") if way not in columns)
             if not section.get("offered", {}).get(machine, {}).get("zones"):
                 yield "zones", machine
-            if not row.get("gbps"):
-                yield "network", machine
 
 
 MISSING = {"gcp": missing_of_google, "aws": missing_of_amazon}
@@ -79,12 +76,10 @@ FORGOTTEN = [
     ("nvidia-l4", "gcp", ("quota", "spot")),
     ("nvidia-l4", "gcp", ("zones",)),
     ("nvidia-l4", "gcp", ("autopilot",)),
-    ("nvidia-l4", "gcp", ("machines", "g2-standard-8", "gbps")),
     ("nvidia-l4", "gcp", ("prices", "machines", "g2-standard-8")),
     ("nvidia-tesla-t4", "gcp", ("attach",)),
     ("nvidia-tesla-t4", "gcp", ("prices", "accelerators")),
     ("nvidia-tesla-t4", "aws", ("families", "g4dn", "quota", "spot")),
-    ("nvidia-tesla-t4", "aws", ("families", "g4dn", "types", "xlarge", "gbps")),
     ("nvidia-tesla-t4", "aws", ("offered", "g4dn.xlarge")),
     ("nvidia-tesla-t4", "aws", ("prices", "machines", "g4dn.xlarge")),
 ]
@@ -107,11 +102,11 @@ def test_every_fact_names_its_sources(name: str) -> None:
     assert content.keys() - {"sources"} - MISSING.keys() == content["sources"].keys()
     if google := content.get("gcp"):
         facts = {"attach", "machines", "zones", "disks", "quota", "autopilot"} & google.keys()
-        assert google["sources"].keys() == {*facts, "network"}
+        assert google["sources"].keys() == facts
     if amazon := content.get("aws"):
         facts = {"zones"} if amazon.get("offered") else set[str]()
         sold = {"sold"} if any("sold" in family for family in amazon["families"].values()) else set[str]()
-        assert amazon["sources"].keys() == {"types", "network", "quota", *facts, *sold}
+        assert amazon["sources"].keys() == {"types", "quota", *facts, *sold}
 
 
 def test_every_source_is_dated_and_used() -> None:

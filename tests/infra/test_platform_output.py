@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
-ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"
 
 TEAMS = {
     "fraud": {"namespace": "fraud", "service_account": "runner"},
@@ -194,16 +193,6 @@ def test_on_aws_an_app_of_a_team_may_read_the_teams_objects_alone() -> None:
     policy = platform.one("aws:iam/rolePolicy:RolePolicy", "app-fraud-mnist-serving").inputs["policy"]
     assert "/store-fraud/*" in policy
     assert "s3:PutObject" not in policy
-
-
-def test_the_platform_lets_teams_read_nodes_where_there_are_gpus() -> None:
-    platform, _ = pair(GCP)
-    assert {resource.name for resource in platform.of(ROLE)} == {
-        "dev-nodes-role",
-        "dev-nodes-fraud-role",
-        "dev-nodes-vision-role",
-    }
-    assert pair(EXISTING)[0].of(ROLE) == []
 
 
 def test_each_team_has_a_volume_of_its_own_folder() -> None:

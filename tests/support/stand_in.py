@@ -26,7 +26,6 @@ def gpu_pool(
     name: str = "gpu",
     *,
     gpus: int = 1,
-    fingerprint: str = "driver-1",
     taints: Sequence[Taint] = (GPU_TAINT,),
     shared: bool = False,
     resources: Sequence[pulumi.Resource] = (),
@@ -39,7 +38,6 @@ def gpu_pool(
         allocatable=Resources(cpu=3900, memory=13000, ephemeral_storage=40000, gpus=gpus),
         max_nodes=1,
         accelerator="nvidia-tesla-t4",
-        fingerprint=fingerprint,
         resources=resources,
         shared_gpus=shared,
     )

@@ -36,18 +36,25 @@ def main(arguments: list[str] | None = None) -> int:
     stop_on_sigterm("the check was not finished")
     before_import(keras=False, libraries=options.libraries)
     devices = accelerators()
-    others = [one.model for one in devices if not same_model(options.model, one.model)]
-    if others:
-        models = ", ".join(dict.fromkeys(others))
-        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.model}, found: {models}. {OTHER_MODEL}")
-    if len(devices) != options.count:
-        present = describe(devices) if devices else "no GPU"
-        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.count} x {options.model}, found: {present}. {HINT}")
+    require(options.model, options.count, [accelerator.model for accelerator in devices])
     for accelerator in devices:
         _print_details(accelerator)
         _add(accelerator, options.elements)
     print(f"Test PASSED on {describe(devices)}", flush=True)
     return OK
+
+
+def require(model: str, count: int, models: list[str]) -> None:
+    """Raises StepError with ACCELERATOR_REFUSED where these are not ``count`` GPUs of the accelerator
+    ``model``.
+    """
+    others = [name for name in models if not same_model(model, name)]
+    if others:
+        present = ", ".join(dict.fromkeys(others))
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {model}, found: {present}. {OTHER_MODEL}")
+    if len(models) != count:
+        present = f"{len(models)} x {models[0]}" if models else "no GPU"
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {count} x {model}, found: {present}. {HINT}")
 
 
 def same_model(label: str, cuda_name: str) -> bool:

@@ -1,19 +1,20 @@
 """Test the GPUs of this pod before its program starts, once a day for each life of its node.
 
-With TensorFlow (`slipway.workloads.gates.accelerator`), or by NVIDIA's driver alone where the image has none
-(`slipway.workloads.gates.driver`). What passed is remembered in the store, by GPU, node, test, driver and image:
-ten pods on one node test once. A node that starts again, or a new one, is tested again. Where the step has its
-result already, nothing is tested: its program has nothing to do.
+With TensorFlow (`slipway.workloads.gates.accelerator`); where the image has none, they are counted and named by
+NVIDIA's driver. What passed is remembered in the store, by GPU, node, test, driver and image: ten pods on one node
+test once. A node that starts again, or a new one, is tested again. Where the step has its result already, nothing
+is tested: its program has nothing to do.
 
-Run as `python3 -m slipway.workloads.gates.gpus --by driver --model nvidia-tesla-t4 --count 1 -- python train.py`:
-the program takes the place of this one; without a program the test is all. Standard library only, Python 3.9, but
-for the test with TensorFlow.
+Run as `python3 -m slipway.workloads.gates.gpus --model nvidia-tesla-t4 --count 1 -- python train.py`: the program
+takes the place of this one; without a program the test is all. Standard library only, Python 3.9, but for the test
+with TensorFlow.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -24,9 +25,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
-from slipway.workloads.gates import accelerator, driver
+from slipway.workloads.gates import accelerator
 from slipway.workloads.runtime.devices import virtual_request
 from slipway.workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
@@ -43,10 +43,11 @@ from slipway.workloads.runtime.store import NotWholeError, load_manifest, read_f
 from slipway.workloads.runtime.supplied import become
 from slipway.workloads.runtime.usage.figures import Nvml, UnavailableError
 
-TESTS = {"tensorflow": accelerator, "driver": driver}
-
 FRESH = 24 * 3600.0
 """Seconds for which a test counts: a node may stay for months, and a GPU may break in that time."""
+
+CUDA = "libcuda.so.1"
+"""The driver's own library, which the node gives every GPU container."""
 
 NODE, POD = "NODE_NAME", "POD_NAME"
 
@@ -73,15 +74,17 @@ def check(options: argparse.Namespace) -> int:
     if options.output is not None and has_result(options.output):
         print(f"{options.output} has a result: no GPU is tested", flush=True)
         return OK
+    if not options.tensorflow:
+        accelerator.require(options.model, options.count, cuda_models())
+        return OK
     node = os.environ.get(NODE) or platform.node()
-    test = TESTS[options.by]
     words = ["--model", options.model, *([f"--libraries={options.libraries}"] if options.libraries else [])]
     gpus = identities()
-    passed = Passed.of(options.passed, _describe(test, words, options.image), gpus)
+    passed = Passed.of(options.passed, _describe(words, options.image), gpus)
     if len(gpus) == options.count and (age := passed.age()) is not None:
         print(f"The GPUs of node {node} passed their test {age / 60:.0f} min ago: not tested again", flush=True)
         return OK
-    code = run_test(test.__name__, [*words, "--count", str(options.count)])
+    code = run_test([*words, "--count", str(options.count)])
     if code == ACCELERATOR_REFUSED:
         passed.forget()
         raise StepError(
@@ -94,12 +97,12 @@ def check(options: argparse.Namespace) -> int:
     return code
 
 
-def run_test(module: str, arguments: Sequence[str]) -> int:
+def run_test(arguments: Sequence[str]) -> int:
     """The exit code of the test, in a process of its own: what it holds of the GPUs ends with it."""
     environment = {name: value for name, value in os.environ.items() if name != RECORD_VARIABLE}
     with Forwarding(signal.SIGTERM) as signals:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], env=environment, stdin=subprocess.DEVNULL
+            [sys.executable, "-m", accelerator.__name__, *arguments], env=environment, stdin=subprocess.DEVNULL
         )
         signals.to(process)
         code = process.wait()
@@ -117,6 +120,36 @@ def has_result(output: Path) -> bool:
     except NotWholeError:
         return False
     return True
+
+
+def cuda_models() -> list[str]:
+    """What CUDA calls each GPU of this pod (docs.nvidia.com/cuda/cuda-driver-api, November 2026); of GPUs that are
+    stood in for, their accelerator.
+
+    Raises:
+        StepError: ACCELERATOR_REFUSED where the driver is not here, or does not answer.
+    """
+    if virtual := virtual_request():
+        model, count = virtual
+        return [model] * count
+    try:
+        cuda = ctypes.CDLL(CUDA)
+    except OSError as error:
+        raise StepError(ACCELERATOR_REFUSED, f"no GPU: {CUDA} is not here. {accelerator.HINT}") from error
+
+    def call(function: str, *arguments: object) -> None:
+        if code := getattr(cuda, function)(*arguments):
+            raise StepError(ACCELERATOR_REFUSED, f"{function} answers {code}. {accelerator.HINT}")
+
+    gpus, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    call("cuInit", 0)
+    call("cuDeviceGetCount", ctypes.byref(gpus))
+    models: list[str] = []
+    for number in range(gpus.value):
+        call("cuDeviceGet", ctypes.byref(device), number)
+        call("cuDeviceGetName", name, len(name), device)
+        models.append(name.value.decode())
+    return models
 
 
 def identities() -> list[str]:
@@ -188,21 +221,21 @@ def _time_of(file: Path) -> float | None:
         return None
 
 
-def _describe(test: ModuleType, words: Sequence[str], image: str) -> str:
+def _describe(words: Sequence[str], image: str) -> str:
     """Changes with all that decides how the test of a GPU ends, but for that GPU and its node."""
-    program = Path(test.__file__ or "").read_bytes()
+    program = Path(accelerator.__file__).read_bytes()
     return json.dumps([hashlib.sha256(program).hexdigest(), image, accelerator.driver_version(), *words])
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python3 -m slipway.workloads.gates.gpus",
-        usage="%(prog)s --by TEST --model NAME [options] [-- PROGRAM [ARGUMENT...]]",
+        usage="%(prog)s --model NAME [options] [-- PROGRAM [ARGUMENT...]]",
         description=__doc__,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--by", choices=TESTS, required=True, help="what tests: TensorFlow, or NVIDIA's driver alone")
+    add("--tensorflow", action="store_true", help="each GPU adds; default: they are only counted and named")
     add("--model", required=True, help="accelerator as the cloud's label names it: nvidia-tesla-t4")
     add("--count", type=int, default=1, help="accelerators this pod was given (default: 1)")
     add("--libraries", type=Path, metavar="DIR", help="what slipway.workloads.cuda.install published")

@@ -32,13 +32,11 @@ class InstanceType:
 
     ``pods`` is how many pods a node may have. ``accelerator`` and ``gpus`` are what it comes with.
     ``nvme`` are GB of NVMe disks that it comes with, its instance store.
-    ``network_cards`` are those that an EFA interface can be on; 0 without EFA. ``gbps`` are Gbit/s of the network
-    over all cards; 0 where that is not recorded. ``sold`` is how AWS sells it: ``on_demand``, ``spot``,
-    ``reservation``, ``capacity_block``.
-    ``zones`` are the ids of the zones that offer it and ``spot_zones`` those with a Spot price; both empty where
-    that is not recorded. ``open_regions`` are those that sell it in other ways than by Capacity Block; empty where
-    all do. ``quota`` and ``spot_quota`` are the codes of the quotas that count the vCPUs of a type with GPUs; None
-    where that is not recorded.
+    ``network_cards`` are those that an EFA interface can be on; 0 without EFA. ``sold`` is how AWS sells it:
+    ``on_demand``, ``spot``, ``reservation``, ``capacity_block``. ``zones`` are the ids of the zones that offer it
+    and ``spot_zones`` those with a Spot price; both empty where that is not recorded. ``open_regions`` are those
+    that sell it in other ways than by Capacity Block; empty where all do. ``quota`` and ``spot_quota`` are the
+    codes of the quotas that count the vCPUs of a type with GPUs; None where that is not recorded.
     """
 
     name: str
@@ -49,7 +47,6 @@ class InstanceType:
     gpus: int = 0
     nvme: int = 0
     network_cards: int = 0
-    gbps: float = 0
     sold: frozenset[str] = frozenset(COMMON_WAYS)
     zones: frozenset[str] = frozenset()
     spot_zones: frozenset[str] = frozenset()
@@ -132,7 +129,6 @@ def instance_types() -> Mapping[str, InstanceType]:
                     gpus=machine["gpus"],
                     nvme=machine.get("nvme", 0),
                     network_cards=machine.get("cards", 0),
-                    gbps=machine.get("gbps", 0),
                     sold=frozenset(sizes.get("sold", COMMON_WAYS)),
                     zones=zones,
                     spot_zones=zones - frozenset(offered.get("no_spot", ())),

@@ -21,7 +21,7 @@ from slipway.infra.clouds.aws.charts import (
 from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
 from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
 from slipway.infra.clouds.aws.nodes import POOL_LABEL, kept
-from slipway.infra.clouds.aws.pools import fingerprint, interconnect, taints
+from slipway.infra.clouds.aws.pools import interconnect, taints
 from slipway.infra.clouds.aws.review.charges import node_rate
 from slipway.infra.clouds.aws.roles import (
     CLUSTER_LIMIT,
@@ -328,7 +328,6 @@ def _pool(cluster: str, name: str, pool: AwsPool, settings: AwsCluster, eks: Eks
         allocatable=pool.node() or Resources(cpu=0, memory=0),
         max_nodes=pool.most_nodes,
         accelerator=pool.gpu_type,
-        fingerprint=fingerprint(pool),
         resources=[eks.pools[name]],
         shared_gpus=pool.shares_gpus,
         min_nodes=pool.least_nodes,

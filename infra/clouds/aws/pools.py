@@ -1,8 +1,6 @@
 """Managed node groups: from a pool's settings to its launch template and ``aws.eks.NodeGroup``."""
 
 import base64
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -108,31 +106,19 @@ def scales(pool: AwsPool) -> bool:
     return pool.nodes.max is not None
 
 
-def fingerprint(pool: AwsPool) -> str:
-    """Changes when the pool's machines, GPUs or node image do."""
-    told = pool.model_dump(mode="json", include={"instance_type", "gpu_sharing"})
-    return hashlib.sha256(json.dumps({**told, "image": pool.image}).encode()).hexdigest()[:10]
-
-
 def interconnect(pool: AwsPool) -> Interconnect | None:
     """What GPU nodes of the pool reach one another by; None for CPU pools and types that the catalogue lacks.
 
     Without EFA, pods use the one interface of the node, which is on one of its network cards.
     """
     machine = instance_type(pool.instance_type)
-    if machine is None or not machine.gbps:
+    if machine is None or not machine.gpus:
         return None
     if not pool.efa:
-        return Interconnect("ENA", machine.gbps / max(machine.network_cards, 1), environment=NCCL_SOCKETS)
+        return Interconnect(environment=NCCL_SOCKETS)
     # The provider's name is for plugins of NCCL up to 1.5 (doc/efa-env-var.md of aws/aws-ofi-nccl, August 2026).
     # In an image without a plugin NCCL falls back to sockets.
-    return Interconnect(
-        "EFA",
-        machine.gbps,
-        resource=EFA_RESOURCE,
-        count=machine.network_cards,
-        environment={"FI_PROVIDER": "efa", **NCCL_SOCKETS},
-    )
+    return Interconnect(EFA_RESOURCE, machine.network_cards, environment={"FI_PROVIDER": "efa", **NCCL_SOCKETS})
 
 
 def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> aws.eks.NodeGroup:

@@ -109,7 +109,6 @@ def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pul
         max_nodes=pool.most_nodes,
         min_nodes=0 if pool.autoscaled else pool.most_nodes,
         accelerator=pool.accelerator,
-        fingerprint=f"{pool.gpus}x{pool.accelerator}" if pool.gpus else "",
         resources=resources,
         shared_gpus=pool.shares_gpus,
         gpu_clients=pool.gpu_clients,
@@ -125,7 +124,7 @@ def interconnect_of(pool: ExistingPool) -> Interconnect | None:
     if said is None:
         return None
     count = said.count if said.resource else 0
-    return Interconnect(said.name, said.bandwidth, said.resource or "", count, said.environment)
+    return Interconnect(said.resource or "", count, said.environment)
 
 
 def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
@@ -198,7 +197,7 @@ class Cluster(pulumi.ComponentResource):
             pod_user=None if cluster.openshift else POD_USER,
             egress=OPENSHIFT_EGRESS if cluster.openshift else EGRESS,
             creates_namespace=cluster.owns_namespace,
-            reads_nodes=cluster.access == "cluster",
+            whole_cluster=cluster.access == "cluster",
             context=context,
             teams=teams,
             ingress_controller=cluster.ingress_controller,

@@ -30,18 +30,17 @@ from slipway.infra.schema.names import NamespaceName, ObjectName
 from slipway.infra.schema.paths import ExportedPath
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
+from slipway.infra.schema.renamed import Removed
 from slipway.infra.schema.request import NOTHING, Starter, Wish
 
 
 class InterconnectSettings(Model):
     """The network between the nodes of a pool, as pods of a step with `nodes` use it."""
 
-    name: str = Field(default="network", min_length=1, description="What people call it: `InfiniBand`.")
-    bandwidth: Int = Field(
-        ge=1,
-        description="Gbit/s between two nodes. Before the first step with `nodes`, a gate refuses nodes that are "
-        "far slower.",
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("name", "bandwidth"), Removed("remove it: nothing measures the network any more")
     )
+
     resource: str | None = Field(
         default=None,
         description="Extended resource that a pod asks for to use it, as `kubectl describe node` shows it under "

@@ -32,11 +32,10 @@ EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reserv
 
 @dataclass(frozen=True)
 class AttachLimit:
-    """The most vCPUs, memory (GiB) and Gbit/s that an N1 node with so many of a GPU may have."""
+    """The most vCPUs and memory (GiB) that an N1 node with so many of a GPU may have."""
 
     vcpus: int
     gib: int
-    gbps: int
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,7 @@ class MachineType:
 
     ``accelerator`` and ``gpus`` are what the type has built in (None and 0 for CPU types and those that GPUs are
     attached to). ``local_ssds`` are the numbers of local SSDs a node may ask for; ``bundled_local_ssds`` is how
-    many it always has. ``sold`` is how Google sells it, a part of `EVERY_WAY`. ``gbps`` are Gbit/s between two
-    nodes through the one interface that pods use, ``all_gbps`` over all, where there are more; 0 where that is not
-    recorded.
+    many it always has. ``sold`` is how Google sells it, a part of `EVERY_WAY`.
     """
 
     name: str
@@ -90,8 +87,6 @@ class MachineType:
     local_ssds: tuple[int, ...] = ()
     bundled_local_ssds: int = 0
     sold: frozenset[str] = EVERY_WAY
-    gbps: int = 0
-    all_gbps: int = 0
     shared_core: bool = False
 
 
@@ -189,8 +184,6 @@ def machine_types() -> Mapping[str, MachineType]:
                 local_ssds=(bundled,) if bundled else tuple(facts["local_ssds"]),
                 bundled_local_ssds=bundled,
                 sold=frozenset(facts["sold"]) if "sold" in facts else EVERY_WAY,
-                gbps=facts.get("gbps", 0),
-                all_gbps=facts.get("all_gbps", 0),
             )
     return MappingProxyType(types)
 
@@ -246,24 +239,6 @@ def compact_placement() -> CompactPlacement:
     """What a compact placement policy of a node pool allows."""
     facts = _toml("networks.toml")["compact"]
     return CompactPlacement(tuple(facts["families"]), facts["most_nodes"])
-
-
-def node_gbps(node: NodeShape, *, gvnic: bool) -> int:
-    """Gbit/s between two GPU nodes through the interface that pods use; 0 where the catalogue does not say."""
-    machine = machine_type(node.machine_type)
-    if machine is None:
-        return 0
-    gbps = machine.gbps
-    if machine.family == "n1":
-        limit = offers().get(node.accelerator or "", Offer()).attach.get(node.gpus or 0)
-        gbps = min(2 * machine.vcpus, limit.gbps) if limit else 0
-    return gbps if gvnic else min(gbps, _toml("networks.toml")["virtio"]["most_gbps"])
-
-
-def all_gbps(machine: str) -> int:
-    """Gbit/s of a node over all its interfaces, where it has more than pods use; else 0."""
-    known = machine_type(machine)
-    return known.all_gbps if known else 0
 
 
 @cache

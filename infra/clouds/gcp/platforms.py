@@ -32,7 +32,7 @@ from slipway.infra.clouds.gcp.network import (
     resource_name,
 )
 from slipway.infra.clouds.gcp.nodes import POOL_LABEL
-from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, class_labels, fingerprint, interconnect, tolerated
+from slipway.infra.clouds.gcp.pools import QUEUED_PROVISIONING, class_labels, interconnect, tolerated
 from slipway.infra.clouds.gcp.review.charges import node_rate, pod_rate
 from slipway.infra.clouds.gcp.rules import no_project
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcpPool, GcsStore
@@ -442,7 +442,6 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         max_nodes=settings.most_nodes_of(pool) or 0,
         min_nodes=_least_nodes(pool, settings),
         accelerator=pool.accelerator,
-        fingerprint=fingerprint(pool),
         resources=[gke.pools[name]],
         shared_gpus=bool(pool.gpu_sharing or pool.gpu_partition),
         interconnect=interconnect(pool),
@@ -476,7 +475,6 @@ def _way(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeC
         allocatable=largest,
         max_nodes=pool.pods_at_once,
         accelerator=pool.accelerator,
-        fingerprint=fingerprint(pool),
         resources=[gke.cluster],
         requests=autopilot.rules(pool.way),
         # A Spot pod cannot ask to be left alone; another one can, for up to seven days

@@ -1,13 +1,12 @@
 """Node pools: from a pool's settings to the arguments of ``gcp.container.NodePool``, key by key."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_gcp as gcp
 
-from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type, node_gbps
+from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type
 from slipway.infra.clouds.gcp.nodes import CLASS_LABEL, QUEUED_TAINT
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
 from slipway.infra.platform import Interconnect, Taint
@@ -55,31 +54,9 @@ def tolerated(name: str, pool: GcpPool) -> list[Taint]:
     return [*taints(name, pool), *([QUEUED_TAINT] if pool.queued_provisioning else [])]
 
 
-def fingerprint(pool: GcpPool) -> str:
-    """Changes when the pool's machines, GPUs, driver or node image do."""
-    told = pool.model_dump_json(
-        include={
-            "machine_type",
-            "accelerator",
-            "gpus",
-            "gpu_driver",
-            "gpu_sharing",
-            "gpu_partition",
-            "image_type",
-        }
-    )
-    return hashlib.sha256(told.encode()).hexdigest()[:10]
-
-
 def interconnect(pool: GcpPool) -> Interconnect | None:
-    """What GPU nodes of the pool reach one another by; None for CPU pools, and where no figure is recorded."""
-    gbps = node_gbps(pool.node_shape, gvnic=pool.gvnic) if pool.accelerator else 0
-    if not gbps:
-        return None
-    kind = "gVNIC" if pool.gvnic else "VirtIO"
-    return Interconnect(
-        f"{kind}, compact placement" if pool.placement == "compact" else kind, gbps, environment=NCCL_SOCKETS
-    )
+    """What GPU nodes of the pool reach one another by; None for CPU pools."""
+    return Interconnect(environment=NCCL_SOCKETS) if pool.accelerator else None
 
 
 def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:

@@ -40,7 +40,7 @@ def api_step(
         resources=RUNNER,
         time_limit=time_limit,
         uses_store=False,
-        reads_nodes=True,
+        has_token=True,
     )
 
 

@@ -98,8 +98,8 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
             **source(chart, args.plugin.chart, args.plugin.version),
             values=values(pool, args.plugin),
             # Helm takes a DaemonSet for ready while one node still lacks it (3.20, pkg/kube/ready.go), and its
-            # time-out names no node. The devices gate waits for every GPU instead, where it may read nodes.
-            skip_await=args.platform.reads_nodes,
+            # time-out names no node.
+            skip_await=True,
             opts=wait_for(opts, *after),
         )
 
@@ -107,15 +107,6 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
 def gpu_pools(platform: Platform) -> list[Pool]:
     """The platform's pools whose nodes have GPUs."""
     return [pool for pool in platform.pools.values() if pool.accelerator]
-
-
-def fingerprint(platform: Platform) -> str:
-    """Changes whenever the device plugin of the cluster does; empty where the cluster has its own."""
-    plugin = platform.device_plugin
-    if plugin is None:
-        return ""
-    version = plugin.version or charts()[CHART].version
-    return json.dumps([version, *(values(pool, plugin) for pool in gpu_pools(platform))], sort_keys=True)
 
 
 def release_name(pool: Pool) -> str:

@@ -12,7 +12,6 @@ from typing import Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.cluster.gates import DEVICES_GATE
 from slipway.infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels
 from slipway.infra.placed import SCHEDULED_RUN, Service
 from slipway.infra.platform import Egress, Platform
@@ -121,12 +120,12 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
         )
     ]
     if args.egress is not None:
-        # The devices gate and scheduled runs talk to the Kubernetes API, which no policy can name: its address is
-        # the control plane's, and plugins disagree on whether a block of addresses can hold it.
-        calling = [DEVICES_GATE, *([SCHEDULED_RUN] if args.scheduled else [])]
+        # Scheduled runs talk to the Kubernetes API, which no policy can name: its address is the control plane's,
+        # and plugins disagree on whether a block of addresses can hold it.
+        calling = k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME, operator="NotIn", values=[SCHEDULED_RUN])
         limited = select(
             args.pods,
-            k8s.meta.v1.LabelSelectorRequirementArgs(key=NAME, operator="NotIn", values=calling),
+            *([calling] if args.scheduled else []),
             # Policies add up, and a service may connect to less than a step.
             *([lacks(SERVICE)] if args.services else []),
             *([lacks(APP)] if args.apps else []),

@@ -21,77 +21,6 @@ from slipway.infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platf
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
-# The identity of the one kind of pod that reads a cluster's nodes: the devices gate.
-
-
-NAME = "node-reader"
-"""Name of the service account in its namespace."""
-
-
-@dataclass(frozen=True)
-class NodeReaderArgs:
-    """``after`` is the namespace, where the stack creates it."""
-
-    platform: Platform
-    namespace: str
-    after: tuple[pulumi.Resource, ...] = ()
-
-
-class NodeReader(pulumi.ComponentResource):
-    """A service account that may get and list nodes, and nothing else. ``ready`` are the resources behind it.
-
-    On a cluster of another stack, that stack gives it the right.
-    """
-
-    def __init__(self, name: str, args: NodeReaderArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("slipway:kubernetes:NodeReader", name, {}, opts)
-        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
-        account = k8s.core.v1.ServiceAccount(
-            f"{name}-account",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=args.namespace, labels=PART_OF),
-            automount_service_account_token=False,
-            opts=wait_for(on_cluster, *args.after),
-        )
-        self.ready: tuple[pulumi.Resource, ...] = (account,)
-        if args.platform.owned:
-            self.ready = (account, *grant(name, args.namespace, on_cluster, account))
-        self.register_outputs({"serviceAccount": NAME})
-
-
-class TeamNodeReader(pulumi.ComponentResource):
-    """The right to read nodes for the service account `NAME` of another team's namespace, there or not yet."""
-
-    def __init__(self, name: str, args: NodeReaderArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("slipway:kubernetes:TeamNodeReader", name, {}, opts)
-        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
-        grant(name, args.namespace, on_cluster)
-        self.register_outputs({"namespace": args.namespace})
-
-
-def grant(
-    name: str, namespace: str, opts: pulumi.ResourceOptions, *accounts: pulumi.Resource
-) -> tuple[pulumi.Resource, pulumi.Resource]:
-    """Lets the service account `NAME` of ``namespace`` get and list nodes; ``accounts`` are there before."""
-    # Nodes are in no namespace, and so is the right to read them: its name tells the cluster's stacks apart.
-    cluster_wide = fit(f"{namespace}-{NAME}", KUBERNETES_NAME_LIMIT)
-    role = k8s.rbac.v1.ClusterRole(
-        f"{name}-role",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=cluster_wide, labels=PART_OF),
-        rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["nodes"], verbs=["get", "list"])],
-        opts=opts,
-    )
-    binding = k8s.rbac.v1.ClusterRoleBinding(
-        f"{name}-binding",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=cluster_wide, labels=PART_OF),
-        role_ref=k8s.rbac.v1.RoleRefArgs(
-            api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=cluster_wide
-        ),
-        subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=namespace)],
-        opts=wait_for(opts, *accounts, role),
-    )
-    return role, binding
-
-
 # Which metrics the pods of a cluster have, and who may read them.
 #
 # They have none where a stack file has no `slipway:metrics`.
@@ -269,10 +198,6 @@ class Workspace(pulumi.ComponentResource):
             ready.append(_local_queue(name, args.queue, access, args, in_namespace))
         if args.pull is not None:
             ready.append(_pull_secret(name, args, args.pull, in_namespace))
-        if reads_nodes(platform):
-            ready.extend(
-                NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(created)), child).ready
-            )
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
@@ -361,11 +286,6 @@ def quota_of(platform: Platform, services: int = 0, more: int = 0) -> dict[str, 
         "count/services": str(services),
         **({"services.loadbalancers": "0", "services.nodeports": "0"} if services else {}),
     }
-
-
-def reads_nodes(platform: Platform) -> bool:
-    """Whether a pod of the workspace reads the cluster's nodes: where it may, and some of them have GPUs."""
-    return platform.reads_nodes and bool(gpu_pools(platform))
 
 
 def _devices(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> Mapping[str, pulumi.Resource]:

@@ -370,7 +370,7 @@ def _program(module: str, name: str, args: MovedStepArgs, workspace: Workspace, 
         pool=mover_pool(workspace.platform, args.places),
         resources=RUNNER,
         time_limit=args.run.step.time_limit + PATIENCE,
-        reads_nodes=True,
+        has_token=True,
     )
 
 

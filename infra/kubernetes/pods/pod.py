@@ -238,10 +238,10 @@ def template(
         spec=k8s.core.v1.PodSpecArgs(
             restart_policy="Never",
             service_account_name=service_account,
-            # Only a step that reads nodes talks to the Kubernetes API. Cloud Storage FUSE gets its identity from
+            # Only what asks the Kubernetes API has one. Cloud Storage FUSE gets its identity from
             # the node's metadata server, not from this token (github.com/GoogleCloudPlatform/gcs-fuse-csi-driver,
             # pull request 460).
-            automount_service_account_token=step.reads_nodes,
+            automount_service_account_token=step.has_token,
             enable_service_links=False,
             termination_grace_period_seconds=grace_period(step),
             security_context=pod_security(step.platform),

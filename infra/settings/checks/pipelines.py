@@ -15,7 +15,7 @@ from slipway.infra.pipelines.discovery import (
 )
 from slipway.infra.pipelines.matrix import MOST_STEPS
 from slipway.infra.pipelines.results import STACK_OUTPUTS
-from slipway.infra.placed import GATES, GATES_FOLDER, OWN_NAMES
+from slipway.infra.placed import GATES_FOLDER, OWN_NAMES
 from slipway.infra.schema.base import PoolSettings
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.problems import Finding, Path, listed, nearest
@@ -140,9 +140,8 @@ def same_job_names(reading: Reading) -> Iterator[Finding]:
         for step in steps_if_any(name, settings):
             job = f"{name}-{step.name}"
             other, of = first.setdefault(job, (step.name, name))
-            gate = next((gate for gate in GATES if job.startswith(f"{gate}-")), None)
-            if of != name or gate:
-                like = f"a Job of the gate `{gate}`" if gate else f"that of step `{other}` of pipeline `{of}`"
+            if of != name:
+                like = f"that of step `{other}` of pipeline `{of}`"
                 reason = f"with its name, the Job of step `{step.name}` is called `{job}`, like {like}"
                 yield Finding(at, name, reason, RENAME)
                 break

@@ -1,4 +1,4 @@
-"""The objects of a cluster, and the API server that lists its nodes for pods with a service account's token."""
+"""The objects of a cluster, and the API server that pods with a service account's token ask."""
 
 import base64
 import contextlib
@@ -20,7 +20,6 @@ from slipway.offline.evaluated.queues import GROUP, is_served
 from slipway.offline.evaluated.scheduling import Toleration, find_untolerated, tolerations
 from slipway.offline.policies.programs import refusals
 from slipway.offline.rehearsal.cluster.pods import PodSpec
-from slipway.offline.rehearsal.cluster.scheduler import Scheduler, node_name
 
 # The Kubernetes objects of each cluster, and the checks of the API server that need them.
 
@@ -282,22 +281,6 @@ def folder_of(folder: Path) -> Path:
     return folder / "kube-api-access"
 
 
-def may_list_nodes(token: Token, namespace: Namespace) -> bool:
-    """Whether a ClusterRoleBinding of the cluster lets the token's service account list nodes."""
-    objects = namespace.objects
-    for _, binding in objects.all_of(namespace.cluster, "ClusterRoleBinding", ""):
-        reference = mapping(binding.inputs.get("roleRef"))
-        role = objects.find(namespace.cluster, "ClusterRole", "", str(reference.get("name")))
-        subjects = mappings(binding.inputs.get("subjects"))
-        if role is not None and any(_is(token, subject) for subject in subjects):
-            rules = mappings(role.inputs.get("rules"))
-            if any(
-                "nodes" in texts(rule.get("resources")) and "list" in texts(rule.get("verbs")) for rule in rules
-            ):
-                return True
-    return False
-
-
 KINDS = {"jobs": "Job", "configmaps": "ConfigMap"}
 """What can be read by its name, by its name in URLs."""
 
@@ -366,9 +349,8 @@ def serving(answer: Callable[[str, str], tuple[int, Mapping[str, Any]]]) -> Gene
 
 @dataclass(frozen=True)
 class ApiServer:
-    """The API of the cluster that ``namespace`` is in, whose nodes are the scheduler's."""
+    """The API of the cluster that ``namespace`` is in."""
 
-    scheduler: Scheduler
     namespace: Namespace
 
     @contextlib.contextmanager
@@ -385,22 +367,8 @@ class ApiServer:
             return self._named(token, *named.groups())
         if listed := _PODS.fullmatch(path):
             return self._pods(token, listed[1])
-        if path.partition("?")[0] != "/api/v1/nodes":
-            message = "a rehearsal knows GET of nodes, pods of a namespace, and Jobs and ConfigMaps by their names"
-            return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": message}
-        if not may_list_nodes(token, self.namespace):
-            message = (
-                f'nodes is forbidden: User "{token.user}" cannot list resource "nodes" in API group "" '
-                "at the cluster scope"
-            )
-            return HTTPStatus.FORBIDDEN, {"kind": "Status", "message": message}
-        nodes = [
-            _document(self.scheduler.registered(node), number)
-            for node in self.scheduler.nodes
-            if node.cluster == self.namespace.cluster
-            for number in range(node.count)
-        ]
-        return HTTPStatus.OK, {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes}
+        message = "a rehearsal knows GET of pods of a namespace, and of Jobs and ConfigMaps by their names"
+        return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": message}
 
     def _pods(self, token: Token, namespace: str) -> tuple[HTTPStatus, dict[str, Any]]:
         """Those that were there before: none is left of an earlier rehearsal."""
@@ -428,18 +396,3 @@ class ApiServer:
             ended = {"conditions": [{"type": "Complete", "status": "True"}]}
             return HTTPStatus.OK, {"metadata": {"name": name}, "spec": {"suspend": False}, "status": ended}
         return HTTPStatus.OK, {"metadata": {"name": name}, "data": dict(mapping(resource.inputs.get("data")))}
-
-
-def _document(node: Node, number: int) -> dict[str, Any]:
-    amounts = {"cpu": f"{node.allocatable.cpu}m", "memory": f"{node.allocatable.memory}Mi"}
-    if node.allocatable.gpus:
-        amounts[GPU_RESOURCE] = str(node.allocatable.gpus)
-    return {
-        "metadata": {"name": node_name(node, number), "labels": dict(node.labels)},
-        "spec": {"taints": [vars(taint) for taint in node.taints]},
-        "status": {
-            "allocatable": amounts,
-            "capacity": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }

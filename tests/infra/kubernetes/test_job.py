@@ -134,7 +134,6 @@ def test_an_input_is_read_where_the_step_before_wrote_it(root: Path) -> None:
         ({"image": "example/image:2"}, True),
         ({"module": "work.predict"}, True),
         ({"environment": {"A": "1"}}, True),
-        ({"fingerprint": "driver-2"}, True),
         ({"requirements": Requirements("work/requirements.txt")}, True),
         ({"folders": {"images": Path("images")}}, True),
         ({"resources": Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)}, True),

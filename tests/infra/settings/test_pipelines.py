@@ -42,7 +42,6 @@ def test_a_section_that_says_nothing_is_none() -> None:
     ("sections", "key", "names"),
     [
         ({"a": measuring("b-c"), "a-b": measuring("c")}, "a-b", ["`a-b-c-fp32`", "`b-c-fp32`", "`a`"]),
-        ({"devices": measuring("gate-a")}, "devices", ["`devices-gate`"]),
         ({"show": measuring("a")}, "show", []),
         ({"gates": measuring("a")}, "gates", []),
         ({"cuda": measuring("a")}, "cuda", ["the libraries of GPU steps"]),

@@ -3,7 +3,7 @@
 import pytest
 
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.placed import NETWORK_GATE
+from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.stack import Resource
 from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Outcome, Paid, PaidUseful
@@ -53,7 +53,7 @@ def test_the_parts_of_a_rehearsal_share_the_time_of_the_job() -> None:
 
 
 def test_a_gate_counts_for_its_step_and_a_node_between_two_steps_for_the_first() -> None:
-    gate = job("gate", "gpu", gpus=1, labels={NAME: NETWORK_GATE})
+    gate = job("gate", "gpu", gpus=1, labels={NAME: STORE_GATE})
     train = job("train", "gpu", gate, gpus=1)
     chart = job("chart", "cpu", train)
     report = job("report", "gpu", chart, gpus=1)
@@ -84,7 +84,7 @@ def test_two_nodes_that_work_together_are_paid_twice_and_pods_on_one_node_once()
 
 
 def test_time_limits_say_the_least_and_a_gate_without_a_time_is_left_out() -> None:
-    gate = job("gate", "gpu", gpus=1, labels={NAME: NETWORK_GATE})
+    gate = job("gate", "gpu", gpus=1, labels={NAME: STORE_GATE})
     run = known(gate, job("train", "gpu", gate, gpus=1))
 
     assert run.at_least

@@ -64,7 +64,7 @@ JOBS = [
     job("mnist-prepare", "cpu"),
     job("mnist-train", "gpu"),
     job("mnist-predict", "gpu"),
-    job("network-gate-gpu", "gpu", pipeline="network-gate"),
+    job("store-gate-gpu", "gpu", pipeline="store-gate"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from slipway.workloads.gates import driver, gpus
+from slipway.workloads.gates import accelerator, gpus
 from slipway.workloads.runtime.devices import VARIABLE
-from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, RECORD_VARIABLE, StepError
+from slipway.workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, OK, RECORD_VARIABLE, StepError
 from slipway.workloads.runtime.parts import VIRTUAL_NODE
 from slipway.workloads.runtime.store import Manifest
-from tests.workloads.steps import ROOT, environment, errors
+from tests.workloads.steps import ROOT, environment, only_error
 
 Pod = Callable[..., bool]
 
@@ -26,16 +27,15 @@ Pod = Callable[..., bool]
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
     """Runs what a pod with ``count`` GPUs runs before its program; says whether these were tested."""
     monkeypatch.setenv("NODE_NAME", "gpu-node-7")
-    monkeypatch.setattr(driver, "stop_on_sigterm", print)
     tested = list[Sequence[str]]()
 
-    def run_test(module: str, words: Sequence[str]) -> int:
-        assert module == driver.__name__
+    def run_test(words: Sequence[str]) -> int:
         tested.append(words)
         try:
-            return driver.main([*words])
+            accelerator.require(words[1], int(words[-1]), gpus.cuda_models())
         except StepError as error:
             return error.code
+        return OK
 
     monkeypatch.setattr(gpus, "run_test", run_test)
 
@@ -43,7 +43,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
         tested.clear()
         monkeypatch.setenv(VIRTUAL_NODE, boot)
         monkeypatch.setenv(VARIABLE, devices)
-        words = ["--by", "driver", "--model", "nvidia-tesla-t4", "--count", str(count)]
+        words = ["--tensorflow", "--model", "nvidia-tesla-t4", "--count", str(count)]
         assert gpus.main([*words, "--passed", str(tmp_path / "store" / "passed"), *more]) == 0
         return bool(tested)
 
@@ -114,11 +114,11 @@ def test_what_is_wrong_with_a_library_is_no_fault_of_the_node(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "nvidia-tesla-t4:1")
 
-    def fail(_module: str, _words: Sequence[str]) -> int:
+    def fail(_words: Sequence[str]) -> int:
         return BAD_INPUT
 
     monkeypatch.setattr(gpus, "run_test", fail)
-    words = ["--by", "driver", "--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "store")]
+    words = ["--tensorflow", "--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "store")]
     assert gpus.main([*words, "--", "true"]) == BAD_INPUT
     assert passed(tmp_path) == []
 
@@ -135,7 +135,7 @@ def test_nothing_is_tested_where_the_step_has_its_result(pod: Pod, tmp_path: Pat
 
 def started(tmp_path: Path, devices: str, *program: str) -> subprocess.CompletedProcess[str]:
     """What comes of ``program`` behind the test, in a process as a pod has it."""
-    words = ["--by", "driver", "--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "passed")]
+    words = ["--model", "nvidia-tesla-t4", "--passed", str(tmp_path / "passed")]
     return subprocess.run(
         [sys.executable, "-m", "slipway.workloads.gates.gpus", *words, "--code", str(tmp_path), "--", *program],
         cwd=ROOT,
@@ -155,7 +155,32 @@ def test_the_program_takes_the_place_of_the_test(tmp_path: Path) -> None:
 def test_the_program_does_not_start_on_gpus_that_failed(tmp_path: Path) -> None:
     ended = started(tmp_path, "nvidia-l4:1", "touch", "ran")
     assert ended.returncode == ACCELERATOR_REFUSED, ended.stderr
-    cause, consequence = errors(ended.stderr)
-    assert "found: nvidia-l4" in cause
-    assert "kubectl cordon" in consequence
+    assert "found: nvidia-l4" in only_error(ended.stderr)
     assert not (tmp_path / "ran").exists()
+
+
+CUDA = """
+#include <string.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return number > 1; }
+int cuDeviceGetName(char *name, int length, int device) { strcpy(name, "Tesla T4"); return 0; }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_gpus_are_counted_and_named_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    (tmp_path / "cuda.c").write_text(CUDA)
+    library = tmp_path / "libcuda.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "cuda.c"], check=True)
+    monkeypatch.setattr(gpus, "CUDA", str(library))
+    assert gpus.cuda_models() == 2 * ["Tesla T4"]
+    assert gpus.main(["--model", "nvidia-tesla-t4", "--count", "2"]) == OK
+    for words in (["--model", "nvidia-tesla-t4", "--count", "1"], ["--model", "nvidia-l4", "--count", "2"]):
+        with pytest.raises(StepError) as caught:
+            gpus.main(words)
+        assert caught.value.code == ACCELERATOR_REFUSED
+    monkeypatch.setattr(gpus, "CUDA", str(tmp_path / "gone.so"))
+    with pytest.raises(StepError, match="no GPU"):
+        gpus.cuda_models()

@@ -313,16 +313,6 @@ def test_a_replaced_pool_frees_its_name_and_its_gpus_first() -> None:
         assert pool.create_timeout == "45m"
 
 
-def fingerprint(pool: dict[str, Any]) -> str:
-    return declare(with_pool(pool)).result["dev"].pools["extra"].fingerprint
-
-
-def test_gates_run_again_when_hardware_or_image_change_and_only_then() -> None:
-    assert fingerprint(T4) == fingerprint({**T4, "nodes": {"max": 3}, "spot": True})
-    changes = [{"instance_type": "g4dn.2xlarge"}, {"gpu_sharing": {"clients": 2}}]
-    assert len({fingerprint({**T4, **change}) for change in ({}, *changes)}) == 3
-
-
 def test_pods_find_their_pool_by_its_groups_name() -> None:
     recording = declare(with_pool(T4))
     for name, pool in recording.result["dev"].pools.items():

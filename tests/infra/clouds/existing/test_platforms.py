@@ -166,7 +166,6 @@ def test_pools_are_as_the_settings_describe_them(tmp_path: Path) -> None:
     assert pools["cpu"].max_nodes == 2
     assert pools["gpu"].taints == [Taint("nvidia.com/gpu", "present", "NoSchedule")]
     assert pools["gpu"].accelerator == "nvidia-tesla-t4"
-    assert pools["gpu"].fingerprint != pools["cpu"].fingerprint
 
 
 def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -> None:
@@ -323,7 +322,7 @@ def test_shares_of_gpus_are_what_a_node_allocates(tmp_path: Path) -> None:
 def test_a_plain_cluster_has_its_own_device_plugin_and_our_user(tmp_path: Path) -> None:
     made = platform(settings(tmp_path))
     assert (made.device_plugin, made.pod_user) == (None, 1000)
-    assert (made.creates_namespace, made.reads_nodes) == (True, True)
+    assert (made.creates_namespace, made.whole_cluster) == (True, True)
 
 
 def test_openshift_assigns_the_user_and_the_plugin_is_told(tmp_path: Path) -> None:
@@ -338,7 +337,7 @@ def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> N
         "pulumi:providers:kubernetes"
     ]
     made = platform(given)
-    assert (made.creates_namespace, made.reads_nodes) == (False, False)
+    assert (made.creates_namespace, made.whole_cluster) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -367,12 +366,12 @@ GPU_NODES = {
 
 
 def test_a_pools_network_is_as_the_settings_describe_it() -> None:
-    said = {"name": "InfiniBand", "bandwidth": 200, "resource": "rdma/hca", "environment": {"NCCL_IB_HCA": "mlx5"}}
+    said = {"resource": "rdma/hca", "environment": {"NCCL_IB_HCA": "mlx5"}}
     pool = ExistingPool.model_validate({**GPU_NODES, "interconnect": said})
     interconnect = pool_of("here", "gpu", pool).interconnect
-    assert interconnect == Interconnect("InfiniBand", 200, "rdma/hca", 1, {"NCCL_IB_HCA": "mlx5"})
-    plain = ExistingPool.model_validate({**GPU_NODES, "interconnect": {"bandwidth": 25}})
-    assert pool_of("here", "gpu", plain).interconnect == Interconnect("network", 25)
+    assert interconnect == Interconnect("rdma/hca", 1, {"NCCL_IB_HCA": "mlx5"})
+    plain = ExistingPool.model_validate({**GPU_NODES, "interconnect": {}})
+    assert pool_of("here", "gpu", plain).interconnect == Interconnect()
     assert pool_of("here", "gpu", ExistingPool.model_validate(GPU_NODES)).interconnect is None
 
 

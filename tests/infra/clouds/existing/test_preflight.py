@@ -426,7 +426,7 @@ def test_a_class_that_may_not_be_read_is_passed_over(kubeconfig: Path) -> None:
     assert path in cluster.asked
 
 
-NETWORK = {"bandwidth": 100, "resource": "rdma/hca", "count": 2}
+NETWORK = {"resource": "rdma/hca", "count": 2}
 
 
 def test_a_network_that_no_node_offers(kubeconfig: Path) -> None:

@@ -43,11 +43,11 @@ NOTHING_ELSE = {
 ONE_NODE = {f"{GPU}.label_nodes": ["gpu-1"], f"{HERE}.pools.cpu": GONE}
 
 NETWORK = f"{GPU}.interconnect"
-RDMA = {"bandwidth": 100, "resource": "rdma/hca"}
+RDMA = {"resource": "rdma/hca"}
 
 NETWORKS: list[Any] = [
-    elsewhere({NETWORK: {"bandwidth": 0}}, f"{NETWORK}.bandwidth", "below 1", "1 or more"),
-    elsewhere({NETWORK: {"bandwidth": 1, "count": 2}}, f"{NETWORK}.count", "name the `resource`"),
+    elsewhere({NETWORK: {"bandwidth": 100}}, f"{NETWORK}.bandwidth", "removed in", "measures"),
+    elsewhere({NETWORK: {"count": 2}}, f"{NETWORK}.count", "name the `resource`"),
     elsewhere({NETWORK: {**RDMA, "resource": "hca"}}, f"{NETWORK}.resource"),
     elsewhere({NETWORK: {**RDMA, "resource": "nvidia.com/gpu"}}, f"{NETWORK}.resource", "rdma/"),
     elsewhere({NETWORK: {**RDMA, "resource": "a b/c"}}, f"{NETWORK}.resource"),

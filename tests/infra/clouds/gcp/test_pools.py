@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
 from slipway.infra.clouds.gcp.nodes import fewest_nodes
 from slipway.infra.clouds.gcp.rules.clusters import ONLY
 from slipway.infra.clouds.gcp.settings import GcpPool
@@ -376,34 +375,13 @@ def test_long_pool_names_are_cut_where_gke_wants_it() -> None:
     assert recording.result["dev"].pools[long].selector == {"cloud.google.com/gke-nodepool": name}
 
 
-NETWORKS = [
-    (T4, "gVNIC", 8),
-    ({**T4, "machine_type": "n1-standard-32", "gpus": 2}, "gVNIC", 50),
-    ({**T4, "machine_type": "n1-standard-32", "gpus": 2, "gvnic": False}, "VirtIO", 32),
-    (
-        {"machine_type": "g2-standard-48", "accelerator": "nvidia-l4", "placement": "compact", "zones": [A_ZONE]},
-        "gVNIC, compact placement",
-        50,
-    ),
-    # Of its five interfaces pods have the first, without GPUDirect.
-    (H100, "gVNIC", 200),
-]
-
-
-@pytest.mark.parametrize(("pool", "name", "gbps"), NETWORKS)
-def test_pods_of_several_nodes_are_told_of_their_network(pool: dict[str, Any], name: str, gbps: int) -> None:
-    interconnect = declare(with_pool(pool)).result["dev"].pools["extra"].interconnect
-    assert (interconnect.name, interconnect.bandwidth, interconnect.resource) == (name, gbps, "")
+def test_pods_of_several_nodes_are_told_of_their_network() -> None:
+    interconnect = declare(with_pool(T4)).result["dev"].pools["extra"].interconnect
     assert interconnect.environment == {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "1"}
 
 
 def test_of_a_cpu_pools_network_nothing_is_known() -> None:
     assert declare(with_pool({"machine_type": "n2-standard-4"})).result["dev"].pools["extra"].interconnect is None
-
-
-@pytest.mark.parametrize("name", [name for name, value in machine_types().items() if value.accelerator])
-def test_every_gpu_machine_has_a_figure_of_its_network(name: str) -> None:
-    assert node_gbps(NodeShape(name, disk_size_gb=100, max_pods=64), gvnic=True) > 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
 from slipway.infra.charts import charts, copy_problem
@@ -29,12 +28,8 @@ GATE = "slipway.workloads.gates.store"
 ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)
 
 
-def cluster(*pools: Pool, plugin: DevicePlugin | None = None, reads_nodes: bool = True) -> Platform:
-    return replace(
-        platform(*(pools or (cpu_pool(), gpu_pool()))),
-        device_plugin=plugin or DevicePlugin(),
-        reads_nodes=reads_nodes,
-    )
+def cluster(*pools: Pool, plugin: DevicePlugin | None = None) -> Platform:
+    return replace(platform(*(pools or (cpu_pool(), gpu_pool()))), device_plugin=plugin or DevicePlugin())
 
 
 def workspace(make: Callable[[], Platform] = cluster) -> Recording:
@@ -186,12 +181,6 @@ def test_other_clusters_get_no_rule_of_openshift() -> None:
     assert "podSecurityContext" not in values(recording)
 
 
-@pytest.mark.parametrize("reads_nodes", [True, False])
-def test_pulumi_waits_for_it_where_no_gate_does(reads_nodes: bool) -> None:
-    release = workspace(lambda: cluster(reads_nodes=reads_nodes)).one(RELEASE)
-    assert release.inputs["skipAwait"] is reads_nodes
-
-
 def job(recording: Recording, name: str) -> Resource:
     return recording.one(JOB, name)
 
@@ -203,45 +192,12 @@ def test_gpu_steps_wait_for_the_plugin_of_their_pool_and_cpu_steps_for_none() ->
     assert not set(releases.values()) & recording.waits_for(job(recording, "digits-prepare"))
 
 
-def test_the_devices_gate_comes_after_all_plugins_and_all_nodes() -> None:
-    def make() -> Platform:
-        nodes = pulumi.CustomResource("test:index:NodePool", "big")
-        return cluster(cpu_pool(), gpu_pool(), gpu_pool("big", resources=[nodes]))
-
-    recording = jobs(make, on_gpus)
-    waits = recording.waits_for(job(recording, "devices-gate-here"))
-    assert {resource.urn for resource in recording.of(RELEASE)} <= waits
-    assert recording.one("test:index:NodePool").urn in waits
-
-
-@pytest.mark.slow
-def test_the_devices_gate_runs_again_when_the_plugin_changes() -> None:
-    digests: set[str] = set()
-    for plugin in (DevicePlugin(), DevicePlugin(version="0.21.0"), DevicePlugin(openshift=True)):
-        recording = jobs(lambda plugin=plugin: cluster(plugin=plugin), on_gpus)
-        digests.add(str(job(recording, "devices-gate-here").inputs["metadata"]["name"]))
-    assert len(digests) == 3
-
-
-def test_only_the_devices_gate_may_read_nodes_and_nothing_else() -> None:
+def test_no_pod_has_a_token() -> None:
     recording = jobs(cluster, on_cpus, on_gpus)
-    pods = {resource.name: resource.inputs["spec"]["template"]["spec"] for resource in recording.of(JOB)}
-    with_token = {name for name, pod in pods.items() if pod["automountServiceAccountToken"]}
-    assert with_token == {"devices-gate-here"}
-    account = pods["devices-gate-here"]["serviceAccountName"]
-    assert account != pods["digits-train"]["serviceAccountName"] == "runner"
-
-    role = recording.one("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
-    assert role.inputs["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
-    binding = recording.one("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding")
-    assert binding.inputs["roleRef"]["name"] == role.inputs["metadata"]["name"]
-    assert binding.inputs["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "digits"}]
-    assert binding.urn in recording.waits_for(job(recording, "devices-gate-here"))
-
-
-@pytest.mark.parametrize("make", [lambda: cluster(reads_nodes=False), lambda: cluster(cpu_pool())])
-def test_nobody_may_read_nodes_where_that_is_not_allowed_or_of_no_use(make: Callable[[], Platform]) -> None:
-    assert workspace(make).of("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole") == []
+    pods = [resource.inputs["spec"]["template"]["spec"] for resource in recording.of(JOB)]
+    assert not any(pod["automountServiceAccountToken"] for pod in pods)
+    assert {pod["serviceAccountName"] for pod in pods} == {"runner"}
+    assert recording.of("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole") == []
 
 
 def test_a_copy_of_the_pinned_chart_is_held_to_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

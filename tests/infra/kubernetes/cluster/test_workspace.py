@@ -9,7 +9,6 @@ import pulumi
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator
-from slipway.infra.kubernetes.cluster.gates import DEVICES_GATE
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.labels import PART_OF, step_labels
 from slipway.infra.platform import Egress, Platform
@@ -84,12 +83,8 @@ def test_public_addresses_are_no_private_ones() -> None:
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(public["except"])
 
 
-def test_the_limit_is_for_all_pods_but_the_gate_that_talks_to_the_kubernetes_api() -> None:
-    spec = workspace().one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]
-    assert spec["podSelector"] == {
-        "matchExpressions": [{"key": "app.kubernetes.io/name", "operator": "NotIn", "values": ["devices-gate"]}]
-    }
-    assert step_labels(DEVICES_GATE, "here")["app.kubernetes.io/name"] == "devices-gate"
+def test_the_limit_is_for_all_pods() -> None:
+    assert workspace().one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]["podSelector"] == {}
 
 
 def test_nothing_is_limited_where_the_settings_say_so() -> None:

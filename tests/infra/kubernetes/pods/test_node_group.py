@@ -205,7 +205,7 @@ def test_the_namespace_may_hold_the_service_and_no_way_in(declared: Callable[...
 def test_gpus_have_shared_memory_even_one_of_them_and_the_fast_network_of_the_pool(
     declared: Callable[..., Recording],
 ) -> None:
-    fast = Interconnect("EFA", 400, "vendor.example/efa", 4, {"FI_PROVIDER": "efa"})
+    fast = Interconnect("vendor.example/efa", 4, {"FI_PROVIDER": "efa"})
     resources = Resources(cpu=1000, memory=2048, ephemeral_storage=512, gpus=1)
     made = declared(interconnect=fast, pool="gpu", resources=resources)
     container = pod(made)["containers"][0]

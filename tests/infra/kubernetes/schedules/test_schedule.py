@@ -178,7 +178,7 @@ def test_two_namespaces_of_a_cluster_have_policies_of_their_own(recording: Recor
 
 
 @pytest.mark.parametrize(
-    "without", [{"owned": False}, {"reads_nodes": False}], ids=["of a platform", "one namespace"]
+    "without", [{"owned": False}, {"whole_cluster": False}], ids=["of a platform", "one namespace"]
 )
 def test_a_stack_that_has_only_a_namespace_declares_nothing_outside_it(without: dict[str, bool]) -> None:
     made = declared(cluster=lambda: replace(platform(), **without))

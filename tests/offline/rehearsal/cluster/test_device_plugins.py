@@ -1,4 +1,4 @@
-"""Where a device plugin is declared, GPUs are there only on nodes that it reaches, and pods can ask which."""
+"""Where a device plugin is declared, GPUs are there only on nodes that it reaches."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -6,20 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pulumi_kubernetes as k8s
 import pytest
 
 from slipway.infra.kubernetes.cluster.device_plugin import values
-from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.platform import DevicePlugin, Node, Resources, Taint
 from slipway.infra.review.stack import Resource
 from slipway.offline.rehearsal.cluster.cluster_objects import DevicePlugins
 from slipway.offline.rehearsal.state import JobRecord, Phase
-from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys, rehearse
 from tests.support.checkout import ROOT
-from tests.support.rehearsing import log, record, rehearse_file
+from tests.support.rehearsing import record, rehearse_file
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
@@ -89,58 +86,6 @@ def test_nodes_without_gpus_need_no_plugin() -> None:
     assert plugins(release()).obstacle(cpu) == ""
 
 
-READ = """
-import json, sys, urllib.error, urllib.request
-url, folder = sys.argv[1:]
-token = open(folder + "/token").read() if len(sys.argv) > 2 else ""
-request = urllib.request.Request(url + "/api/v1/nodes", headers={"Authorization": "Bearer " + token})
-try:
-    nodes = json.load(urllib.request.urlopen(request))["items"]
-    print([(node["metadata"]["name"], node["status"]["allocatable"]["cpu"]) for node in nodes])
-except urllib.error.HTTPError as error:
-    sys.exit(f"{error.code} {json.load(error)['message']}")
-"""
-
-
-def reader(verbs: list[str]) -> Callable[[], object]:
-    """A program with one Job, whose service account may do ``verbs`` to nodes."""
-
-    def program() -> None:
-        toys = Toys()
-        account = toys.declare(k8s.core.v1.ServiceAccount, "reader")
-        rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}]
-        everywhere = {"namespace": None}
-        role = toys.declare(k8s.rbac.v1.ClusterRole, "reader", metadata=everywhere, rules=rules)
-        binding = toys.declare(
-            k8s.rbac.v1.ClusterRoleBinding,
-            "reader",
-            metadata=everywhere,
-            role_ref={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
-            subjects=[{"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}],
-        )
-        api = "https://kubernetes.default.svc"
-        folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-        toys.job("read", READ, api, folder, service_account="reader", after=[account, role, binding])
-
-    return program
-
-
-def test_a_pod_reads_the_nodes_of_its_cluster_with_its_token(tmp_path: Path) -> None:
-    outcome, _ = rehearse(reader(["get", "list"]), tmp_path)
-
-    assert record(outcome).phase is Phase.SUCCEEDED, record(outcome)
-    assert f"('{CLUSTER}-cpu-0', " in log(tmp_path, "read")
-    assert not list((tmp_path / "pods").glob("read*"))
-
-
-def test_a_pod_that_may_not_list_nodes_is_refused_as_the_api_server_would(tmp_path: Path) -> None:
-    outcome, _ = rehearse(reader(["get"]), tmp_path)
-
-    assert record(outcome).phase is Phase.FAILED
-    user = f"system:serviceaccount:{NAMESPACE}:reader"
-    assert f'403 nodes is forbidden: User "{user}" cannot list resource "nodes"' in record(outcome).message
-
-
 STACK = {
     "slipway:clusters": {
         "here": {
@@ -164,7 +109,7 @@ STACK = {
 }
 
 
-def train(plugin_tolerates: Sequence[Taint], *, gated: bool) -> None:
+def train(plugin_tolerates: Sequence[Taint]) -> None:
     """A step that asks for a GPU, on a cluster whose device plugin tolerates these taints."""
     here = replace(platform(cpu_pool(), gpu_pool(taints=plugin_tolerates)), device_plugin=DevicePlugin())
     space = Workspace("here", WorkspaceArgs(here, "digits", "runner", protect=False))
@@ -175,40 +120,22 @@ def train(plugin_tolerates: Sequence[Taint], *, gated: bool) -> None:
         arguments=["--store", "{store}"],
         resources=Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1),
     )
-    gates = [step for step in Gates("image").guard(made).after if gated and step.pipeline == "devices-gate"]
-    declare([replace(made, pool=gpu_pool(), after=gates)], {"here": space}, ROOT)
+    declare([replace(made, pool=gpu_pool())], {"here": space}, ROOT)
 
 
-def rehearse_steps(program: Callable[[], object], folder: Path) -> dict[str, JobRecord]:
+def rehearse_step(program: Callable[[], object], folder: Path) -> JobRecord:
     file = folder / "Pulumi.here.yaml"
     file.write_text(json.dumps({"config": STACK}), encoding="utf-8")
     outcome, _ = rehearse_file(folder / "rehearsal", file, program, stack="here")
-    return {job.name: job for job in outcome.records}
+    return record(outcome)
 
 
 def test_a_step_gets_the_gpus_that_the_plugin_makes_allocatable(tmp_path: Path) -> None:
-    jobs = rehearse_steps(lambda: train([GPU_TAINT], gated=True), tmp_path)
-
-    assert {name: job.phase for name, job in jobs.items()} == {
-        "devices-gate-here": Phase.SUCCEEDED,
-        "digits-train": Phase.SUCCEEDED,
-    }
-    gate = log(tmp_path / "rehearsal", "devices-gate-here")
-    assert "Pool gpu: 1 GPU(s) allocatable on each of here-gpu-0" in gate
+    assert rehearse_step(lambda: train([GPU_TAINT]), tmp_path).phase is Phase.SUCCEEDED
 
 
-def test_a_taint_that_nobody_told_the_plugin_of_ends_the_rehearsal_at_once(tmp_path: Path) -> None:
-    jobs = rehearse_steps(lambda: train([], gated=True), tmp_path)
-
-    gate = jobs["devices-gate-here"]
-    assert gate.phase is Phase.FAILED
-    assert "1 node(s) had untolerated taint {nvidia.com/gpu: present}" in gate.reason
-    assert jobs["digits-train"].phase is Phase.NOT_RUN
-
-
-@pytest.mark.slow
-def test_a_step_without_a_gate_is_told_why_it_gets_no_gpu(tmp_path: Path) -> None:
-    (job,) = rehearse_steps(lambda: train([], gated=False), tmp_path).values()
+def test_a_step_is_told_why_it_gets_no_gpu(tmp_path: Path) -> None:
+    job = rehearse_step(lambda: train([]), tmp_path)
     assert job.phase is Phase.FAILED
     assert "Insufficient nvidia.com/gpu" in job.reason
     assert "DaemonSet nvidia-device-plugin-gpu: 1 node(s) had untolerated taint" in job.reason
