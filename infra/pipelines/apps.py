@@ -148,9 +148,6 @@ class AppDeclaration:
     the repository beside the module's own that it reads below its working directory. ``metrics`` says where
     Prometheus reads it. ``grace`` are the seconds between SIGTERM and SIGKILL. ``substitute`` is what a rehearsal
     runs where this machine lacks the program.
-
-    ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
-    command's files ship in the bundle's folder of code, and the module is started.
     """
 
     name: str
@@ -159,7 +156,6 @@ class AppDeclaration:
     port: int
     arguments: Sequence[str]
     module: str | None = None
-    modules: Sequence[str] = ()
     command: Command | None = None
     image: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict[str, int])

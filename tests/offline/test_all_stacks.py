@@ -201,7 +201,7 @@ def test_a_changed_comment_changes_what_ships_the_file_and_the_order_of_keys_not
     commented: Evaluations, clone: Path
 ) -> None:
     trained = {"mnist-train-bundle", "mnist-train", "mnist-predict"}
-    served = {*trained, "mnist-serving-publish", "mnist-notebook-bundle", "mnist-notebook"}
+    served = {*trained, "mnist-serving-publish"}
     others = {"aws-batch", "gcp-batch", "gcp-platform", "onprem-batch"}
     preview = build_preview(commented, clone)
     assert {stack.stack for stack in preview.stacks} == set(stacks_of(ROOT))
@@ -237,10 +237,8 @@ def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evalua
         for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "gcp-team", "local", "onprem", "openshift"):
             assert name in text
         told = [line for line in lines if "workloads/mnist/train.py changed" in line]
-        assert len(told) == 2, "once for those with a notebook, once for all others"
-        ended = [line for line in lines if "ends-running-pods" in line]
-        assert len(ended) == 1, "what is the same in all stacks is said once"
-        assert "mnist-notebook" in ended[0]
+        assert len(told) == 2, "once for those with a model server, once for all others"
+        assert "No findings" in text, "it restarts no app"
         assert "Their cost, at their time limits" in text
         assert "paid anyway" in text
         assert "[unknown]" not in text

@@ -99,9 +99,7 @@ class MnistApps(Model):
         default=None, description="A page on which people draw a digit and see what the served model reads."
     )
     tensorboard: TensorBoardSettings | None = Field(default=None, description="TensorBoard over the trainings.")
-    notebook: NotebookSettings | None = Field(
-        default=None, description="JupyterLab beside the store, with the steps at hand."
-    )
+    notebook: NotebookSettings | None = Field(default=None, description="JupyterLab beside the store.")
 
 
 class Mnist(PipelineSettings):
@@ -295,16 +293,7 @@ def apps(settings: Mnist) -> list[AppDeclaration]:
         declared.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
     if wanted.notebook is not None:
         server = SERVING if wanted.serving is not None else None
-        declared.append(
-            notebook.declaration(
-                "notebook",
-                wanted.notebook,
-                steps(settings),
-                serving=server,
-                model=MODEL,
-                examples="{prepare}/images/*.png",
-            )
-        )
+        declared.append(notebook.declaration("notebook", wanted.notebook, steps(settings), serving=server))
     return declared
 
 

@@ -126,7 +126,7 @@ def app_bundle(
     installer = [INSTALLER] if declared.requirements else []
     contents: dict[str, bytes] = {}
     if declared.module or installer or starters:
-        modules = [*([declared.module] if declared.module else []), *declared.modules, *installer, *starters]
+        modules = [*([declared.module] if declared.module else []), *installer, *starters]
         contents.update(collect(modules, root, list(declared.files)).contents)
     if command:
         code = code_files(command, declared.arguments)

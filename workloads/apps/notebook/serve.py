@@ -1,4 +1,4 @@
-"""Become JupyterLab: for whoever has the token, with the pipeline's steps at hand, and frugal with what it holds.
+"""Become JupyterLab: for whoever has the token, and frugal with what it holds.
 
 Run as `python -m slipway.workloads.apps.notebook.serve --folder DIR --listen '*' --port 8888 --idle 3600`, with
 the token in JUPYTER_TOKEN. The folder is what is kept: notebooks, settings, and packages that a person installs.
@@ -14,11 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slipway.workloads.apps.notebook import cells
 from slipway.workloads.runtime.exits import STORE_TROUBLE, USAGE, StepError, run
-
-ROOT = Path(__file__).resolve().parents[3]
-"""The folder that has the package `workloads`: a checkout of the repository, or what of it ships."""
 
 TOKEN = "JUPYTER_TOKEN"
 """The environment variable that Jupyter reads the token from
@@ -27,20 +23,8 @@ TOKEN = "JUPYTER_TOKEN"
 SHORTEST_TOKEN = 16
 """Characters of a token that nobody guesses within the life of a server."""
 
-START = "start.ipynb"
-"""The notebook that is opened first. It is written where the folder has none, and never overwritten."""
-
 OWN = ".jupyter"
 """The folder with a person's settings of JupyterLab, below the one that is kept."""
-
-STARTUP = "startup.py"
-EARLIER = """\
-import sys
-import slipway.workloads.apps.notebook
-
-sys.modules.setdefault("workloads.notebook", slipway.workloads.apps.notebook)
-"""
-"""What kernels run first. Notebooks that were kept from before import the package by this name."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -64,9 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     installed = shared_files()
     try:
         (options.folder / OWN).mkdir(parents=True, exist_ok=True)
-        write_start(options.folder)
         scratch = Path(tempfile.mkdtemp(prefix="slipway-notebook-"))
-        (scratch / STARTUP).write_text(EARLIER, encoding="utf-8")
     except OSError as error:
         raise StepError(STORE_TROUBLE, f"{error.filename or options.folder}: {error.strerror}") from error
     environment = {**os.environ, **surroundings(options.folder, scratch, installed)}
@@ -93,30 +75,13 @@ def shared_files() -> Path:
     return next((place for place in places if (place / "share" / "jupyter" / "lab").is_dir()), places[-1])
 
 
-def write_start(folder: Path) -> None:
-    """Write the starting notebook, unless the folder has one: it is the person's from then on.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    place = folder / START
-    if not place.exists():
-        new = place.with_name(f".{START}.new")
-        new.write_text(cells.starting_notebook(), encoding="utf-8")
-        new.replace(place)
-
-
 def surroundings(folder: Path, scratch: Path, installed: Path) -> dict[str, str]:
     """The environment of the server and its kernels: what is kept lies in `folder`, all else in `scratch`.
 
     The server's own configuration is none of what is kept: whoever had the folder once would else decide who may
     come in later.
     """
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        # IPython runs it, too (ipython 9, `InteractiveShellApp.exec_PYTHONSTARTUP`).
-        "PYTHONSTARTUP": str(scratch / STARTUP),
         "PYTHONUSERBASE": str(folder / ".local"),
         "JUPYTER_CONFIG_DIR": str(scratch / "config"),
         "JUPYTER_DATA_DIR": str(scratch / "data"),
@@ -126,7 +91,6 @@ def surroundings(folder: Path, scratch: Path, installed: Path) -> dict[str, str]
         "JUPYTERLAB_DIR": str(installed / "share" / "jupyter" / "lab"),
         "IPYTHONDIR": str(folder / OWN / "ipython"),
         "MPLCONFIGDIR": str(scratch / "matplotlib"),
-        "SLIPWAY_NOTEBOOK_FOLDER": str(folder),
         "SHELL": os.environ.get("SHELL", "/bin/bash"),
     }
 
@@ -140,7 +104,7 @@ def settings(options: argparse.Namespace) -> Sequence[str]:
         # Where the port is taken, another one would be one that nobody finds.
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": options.folder,
-        "ServerApp.default_url": f"/lab/tree/{START}",
+        "ServerApp.default_url": "/lab",
         "ServerApp.open_browser": False,
         # Nobody comes in without the token: no password that is set later, no page of another origin, no endpoint
         # of an extension that forgot to ask.
@@ -163,7 +127,7 @@ def settings(options: argparse.Namespace) -> Sequence[str]:
         # The trash would be scratch space, and gone with the pod.
         "FileContentsManager.delete_to_trash": False,
         # An unused kernel holds the GPU's memory. It counts as unused even while its page is open, not while it
-        # computes.
+        # computes. The server stays (`shutdown_no_activity_timeout` is 0): in a pod it would be started again.
         "MappingKernelManager.cull_idle_timeout": options.idle,
         "MappingKernelManager.cull_interval": min(LOOK, options.idle),
         "MappingKernelManager.cull_connected": True,

@@ -71,7 +71,7 @@ def test_kinds_take_their_keys_from_the_file_and_their_places_from_the_stack(tmp
             "labels": ["no", "yes"],
             "samples": "{prepare}",
         },
-        "notebook": {"kind": "notebook", "serving": "model", "model": "it", "resources": {"memory": "2Gi"}},
+        "notebook": {"kind": "notebook", "serving": "model", "resources": {"memory": "2Gi"}},
         "curves": {"kind": "tensorboard", "step": "train"},
     }
     folder = written(tmp_path / "shop", {**SHOP, "apps": apps})
@@ -157,7 +157,6 @@ SERVER = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "reque
             {"apps.page": {"kind": "page", "serving": "model", "model": "it", "samples": "{train}"}},
             "apps.page.samples",
         ),
-        ({"apps.book": {"kind": "notebook", "examples": "{train}/*.png"}}, "apps.book.examples"),
         ({"apps.server": SERVER}, "apps.server.step"),
         ({"steps.show.environment": {"MODEL": "{train}"}}, "steps.show.environment.MODEL"),
     ],
@@ -199,9 +198,8 @@ def test_two_apps_whose_addresses_would_share_a_variable_are_refused(tmp_path: P
 
 def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
     page = {"kind": "page", "serving": "server", "model": "rsk"}
-    notebook = {"kind": "notebook", "serving": "server"}
-    texts = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page, "apps.book": notebook})
-    check(texts, "", {"apps.page.model": ["`server`", "`risk`"], "apps.book.model": ["`server`", "`risk`"]})
+    texts = problems(tmp_path / "shop", {"apps.server": SERVER, "apps.page": page})
+    check(texts, "", {"apps.page.model": ["`server`", "`risk`"]})
 
 
 def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_path: Path) -> None:

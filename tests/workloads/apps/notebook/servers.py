@@ -1,10 +1,9 @@
-"""Servers of these tests: a JupyterLab as the app starts it, and one that answers what a test wants."""
+"""A JupyterLab as the app starts it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import threading
 import time
@@ -93,13 +92,3 @@ def until(condition: Callable[[], bool], said: Callable[[], str] = str, seconds:
     while not condition():
         assert time.monotonic() < end, said()
         time.sleep(0.1)
-
-
-def variables(store: Path, pipeline: str, steps: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """What the kind `notebook` puts into the environment."""
-    return {
-        "SLIPWAY_STORE": str(store),
-        "SLIPWAY_PIPELINE": str(store / pipeline),
-        "SLIPWAY_STEPS": json.dumps(steps),
-        "PATH": os.environ["PATH"],
-    }

@@ -26,14 +26,11 @@ def test_without_a_token_nothing_is_served(token: str, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/status", "/api/contents", "/api/kernels", "/api/terminals", "/files/start.ipynb", "/api/me"]
-)
+@pytest.mark.parametrize("path", ["/api/status", "/api/contents", "/api/kernels", "/api/terminals", "/api/me"])
 @pytest.mark.slow
 def test_only_the_token_opens_it(server: Lab, path: str) -> None:
-    refused, _, content = server.ask(path, token=None)
+    refused, _, _ = server.ask(path, token=None)
     assert refused in {302, 401, 403}, path
-    assert b"nbformat" not in content
     assert server.ask(path, token="another-token-of-the-same-length")[0] in {302, 401, 403}
     assert server.ask(path)[0] == 200
 
@@ -57,7 +54,7 @@ def test_what_lies_in_the_kept_folder_opens_nothing_and_is_for_kernels_alone(
     monkeypatch.setattr(sys, "executable", sys._base_executable)
     installed = next(path for path in sys.path if (Path(path) / "jupyterlab").is_dir())
     with lab(tmp_path, PYTHONPATH=installed) as server:
-        for path in ("/api/contents", "/api/kernels", "/files/start.ipynb"):
+        for path in ("/api/contents", "/api/kernels"):
             assert server.ask(path, token=None)[0] in {302, 401, 403}, path
         assert server.ask("/api/contents")[0] == 200
         assert not (tmp_path / "ran").exists() or "jupyterlab" not in (tmp_path / "ran").read_text()
@@ -106,19 +103,12 @@ def test_the_terminal_is_there(server: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_the_starting_notebook_is_written_once(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    with lab(folder) as server:
-        start = server.json("/api/contents/start.ipynb")
-        assert start["content"]["cells"][0]["source"].startswith("# This pipeline's run")
-        assert start["content"]["nbformat"] == 4
-    (folder / "start.ipynb").write_text(json.dumps({"mine": True}))
-    # Who had the folder once does not decide who may come in.
-    (folder / ".jupyter" / "jupyter_server_config.json").write_text('{"IdentityProvider": {"token": ""}}')
-    (folder / "jupyter_server_config.py").write_text("c.IdentityProvider.token = ''\n")
-    with lab(folder) as server:
-        assert server.ask("/api/status", token=None)[0] == 403
-    assert json.loads((folder / "start.ipynb").read_text()) == {"mine": True}
+def test_a_kernel_that_nobody_uses_is_ended_and_the_server_stays(tmp_path: Path) -> None:
+    with lab(tmp_path, idle=3) as server:
+        server.json("/api/kernels", "POST", {})
+        assert len(server.json("/api/kernels")) == 1
+        until(lambda: server.json("/api/kernels") == [])
+        assert server.ask("/api/status")[0] == 200
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
