@@ -353,18 +353,6 @@ def replacing() -> Mapping[str, Sequence[str]]:
     return {**objects, **data["others"]}
 
 
-def creation(resource: Resource) -> Seconds | None:
-    """How long this one takes; None for a Job, which takes as long as its work, and for what is elsewhere.
-
-    That of a service is from its pod's start on.
-    """
-    if resource.type == PASSWORD:
-        return TIMES["creation", "password"]
-    if resource.package != "kubernetes" or resource.type == JOB:
-        return None
-    return TIMES["creation", "release" if resource.type == RELEASE else "object"]
-
-
 def pull(images: Collection[str], pool: NodePool | None = None) -> Seconds:
     """How long a node of the pool that has none of them takes until it starts containers of a pod's images.
 
@@ -386,7 +374,6 @@ REVIEW = Review(
     charges=charges,
     replacing=replacing,
     holding=holding,
-    creation=creation,
     in_place=in_place,
     grants=grants,
 )

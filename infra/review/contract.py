@@ -19,7 +19,6 @@ from slipway.infra.review.facts import (
     InPlace,
     Price,
     Quota,
-    Seconds,
 )
 from slipway.infra.review.stack import NodePool, Resource, Stack
 
@@ -91,7 +90,7 @@ class Review:
     are not set: one that is taken away keeps its value.
 
     ``holding`` is what of users' data goes with a resource of a stack, as both are before an update; None for a
-    type that holds none. ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource
+    type that holds none. ``in_place`` are, by resource
     type, the updates in place that are refused, end what runs, or need a word. ``moving`` are the types of which
     every update, be it in place, changes what other resources read from them. ``grants`` are who from outside the
     clusters is let in, by whatever resource.
@@ -110,7 +109,6 @@ class Review:
     replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
     computed: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
     holding: Callable[[Resource, Stack], Holding | None] = lambda _, __: None
-    creation: Callable[[Resource], Seconds | None] = lambda _: None
     in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = dict[str, Sequence[InPlace]]
     moving: frozenset[str] = frozenset()
     sometimes: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = field(
@@ -144,12 +142,6 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
             for review in reversed(reviews)
             for urn, resource in resources
             if (held := review.holding(resource, stack)) is not None
-        },
-        creation={
-            urn: held
-            for review in reversed(reviews)
-            for urn, resource in resources
-            if (held := review.creation(resource)) is not None
         },
     )
 

@@ -159,8 +159,7 @@ class Stack:
     ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
     ``pools`` are the declared node pools in the order of their declaration, then the nodes that are there before
     the stack, then those of other stacks whose clusters it uses. `slipway.infra.review.contract.reviewed` fills in
-    the declared ones, and everything below them: ``holdings`` and ``creation`` are by URN, ``endpoints`` by
-    cluster.
+    the declared ones, and everything below them: ``holdings`` are by URN, ``endpoints`` by cluster.
 
     ``charges_elsewhere`` are what the nodes of other stacks are billed for, which is in the cost of those stacks.
     ``declared_elsewhere`` are the objects that those stacks declare in the clusters that this one uses, by the
@@ -177,7 +176,6 @@ class Stack:
     grants: Sequence[Grant] = ()
     endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
     holdings: Mapping[str, Holding] = field(default_factory=dict[str, Holding])
-    creation: Mapping[str, Seconds] = field(default_factory=dict[str, Seconds])
     charges_elsewhere: Sequence[Charge] = ()
     declared_elsewhere: Mapping[str, Sequence[Resource]] = field(default_factory=dict[str, Sequence[Resource]])
 

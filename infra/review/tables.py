@@ -37,7 +37,7 @@ def _source(name: str, facts: Mapping[str, Any]) -> Source:
 def durations(path: Path) -> Mapping[tuple[str, str], Seconds]:
     """How long things take, by kind and name, from a table of a cloud.
 
-    Its other tables are ``[<kind>.<name>]``, for example ``[creation."gcp:compute/router:Router"]``, with
+    Its other tables are ``[<kind>.<name>]``, for example ``[boot.gpu]``, with
     ``seconds`` and ``source``. Raises KeyError where a row has no seconds or no source that is there.
     """
     content = tomllib.loads(path.read_text(encoding="utf-8"))

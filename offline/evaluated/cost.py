@@ -25,7 +25,7 @@ from slipway.offline.evaluated.model import (
 from slipway.offline.evaluated.paid import paid_useful
 from slipway.offline.evaluated.places import step_range
 from slipway.offline.evaluated.rates import hourly_of
-from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work, known_time, schedule
+from slipway.offline.evaluated.schedule import JobDuration, Schedule, Work, known_time, schedule
 from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
 
 # The cost of the Jobs that an update runs: the cost of the nodes that they hold.

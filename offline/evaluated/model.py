@@ -340,31 +340,6 @@ class CostDifference(Model):
     )
 
 
-class Leg(Model):
-    """One resource on the critical path of an update that creates everything.
-
-    What a Job waits for before it works has legs of its own, of the types ``node`` and ``image``.
-    """
-
-    name: str
-    type: str
-    begins: float = Field(description="Seconds after the update begins.")
-    seconds: float
-    basis: str = Field(description="`measured`, `rehearsed`, `deadline`, `limit`, or the source of the estimate.")
-    pods: int = Field(default=1, description="How many pods a Job has.")
-    at_once: int = Field(default=1, description="How many of them its pool has room for at the same time.")
-    together: bool = Field(default=False, description="Whether they work together, each on a node of its own.")
-
-
-class Timeline(Model):
-    """How long `pulumi up` takes from nothing, and what it waits for."""
-
-    seconds: float = Field(description="With measured times where there are any, and time limits elsewhere.")
-    limit: float | None = Field(default=None, description="The same with every Job at its time limit.")
-    critical: list[Leg] = Field(default_factory=list)
-    remarks: list[str] = Field(default_factory=list)
-
-
 class Level(IntEnum):
     """How bad a finding or a failed evaluation is, the worst first."""
 
@@ -460,7 +435,6 @@ class StackPreview(Model):
     changes: Changes | None = Field(default=None, description="Null without a base.")
     cost: Cost | None = None
     difference: CostDifference | None = None
-    timeline: Timeline | None = None
     findings: list[Finding] = Field(default_factory=list)
     suppressed: list[Suppressed] = Field(default_factory=list)
     quotas: list[QuotaNeed] = Field(default_factory=list)

@@ -27,14 +27,13 @@ class Stay:
 
 @dataclass(frozen=True)
 class Seat:
-    """A place for a pod: a node, a time, and the Job on that node that it waits for, if any.
+    """A place for a pod: a node and a time.
 
     ``begins`` is infinite where there is never room: what is there stays.
     """
 
     node: "Node"
     begins: float
-    after: str = ""
     boots: bool = False
 
 
@@ -47,7 +46,7 @@ class Node:
     kept: bool = False
     stay: Stay | None = None
     images: set[str] = field(default_factory=set[str])
-    _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
+    _running: list[tuple[float, Resources]] = field(default_factory=list[tuple[float, Resources]])
     """Sorted by end. No Job begins before one that was placed earlier, so Jobs that ended by then are removed."""
     _newest: float = 0.0
 
@@ -65,24 +64,23 @@ class Node:
     def seat(self, time: float, wanted: Resources) -> Seat:
         """The earliest place on this node from ``time`` on."""
         begins = max(time, self._newest)
-        after = ""
         staying = [seat for seat in self._running if seat[0] > begins]
-        free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
-        for ends, job, resources in staying:
+        free = subtract(self.pool.allocatable, add(*(resources for _, resources in staying)))
+        for ends, resources in staying:
             if not find_shortages(wanted, free):
                 break
             free = add(free, resources)
-            begins, after = ends, job
-        return Seat(self, begins, after)
+            begins = ends
+        return Seat(self, begins)
 
-    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+    def take(self, seat: Seat, wanted: Resources, ends: float) -> None:
         """Runs a Job in its seat until ``ends``."""
         if seat.boots:
             self.images.clear()
             self._running.clear()
         self._newest = seat.begins
         self._running = [running for running in self._running if running[0] > seat.begins]
-        insort(self._running, (ends, job, wanted), key=lambda entry: entry[0])
+        insort(self._running, (ends, wanted), key=lambda entry: entry[0])
         if self.stay is None or seat.boots:
             self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
         self.stay.until = max(self.stay.until, ends)
@@ -94,7 +92,7 @@ class Node:
             self._running.clear()
         self.kept = True
         self._newest = seat.begins
-        self._running.append((math.inf, "", wanted))
+        self._running.append((math.inf, wanted))
 
 
 class PoolNodes:
@@ -119,10 +117,10 @@ class PoolNodes:
             raise ValueError(f"pool {self.pool.name} has no nodes")
         return first
 
-    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+    def take(self, seat: Seat, wanted: Resources, ends: float) -> None:
         """Runs a Job in its seat until ``ends``."""
         before = seat.node.stay
-        seat.node.take(seat, job, wanted, ends)
+        seat.node.take(seat, wanted, ends)
         if (stay := seat.node.stay) is not None and stay is not before:
             self.stays.append(stay)
 

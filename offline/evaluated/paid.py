@@ -21,7 +21,7 @@ from slipway.infra.review.stack import NodePool, Resource, Stack, at, mapping, s
 from slipway.offline.evaluated.model import Cause, Paid, PaidPart, PaidStep, PaidUseful
 from slipway.offline.evaluated.nodes import Stay
 from slipway.offline.evaluated.phrasing import join, money
-from slipway.offline.evaluated.timeline import JobDuration, Schedule, Work
+from slipway.offline.evaluated.schedule import JobDuration, Schedule, Work
 from slipway.workloads.runtime import paid as of_pods
 from slipway.workloads.runtime.paid import Piece, once, parts_of
 

@@ -37,12 +37,6 @@ PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """Destructive operations first."""
 
-WORK = frozenset({JOB, "node", "image"})
-"""The types of the legs of a timeline that are a Job, or a wait of a Job."""
-
-LONG = 10
-"""Shortest wait, in seconds, that is shown."""
-
 KIND = re.compile(r" \((\w+)\)$")
 
 REVISIONS = {"base": "the base", "head": "this revision"}

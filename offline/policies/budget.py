@@ -17,7 +17,7 @@ from slipway.offline.evaluated.cost import run_cost
 from slipway.offline.evaluated.model import Outcome
 from slipway.offline.evaluated.phrasing import money
 from slipway.offline.evaluated.places import is_moved
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.evaluated.workloads import CRON_JOB
 
 SECTION = f"slipway:{BUDGET}"

@@ -31,8 +31,8 @@ from slipway.offline.evaluated.model import (
 from slipway.offline.evaluated.operations import ResourceDiff, compare_resources
 from slipway.offline.evaluated.phrasing import many
 from slipway.offline.evaluated.places import is_held
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.evaluated.scheduling import obstacle, pool_obstacle
-from slipway.offline.evaluated.timeline import JobDuration, timeline
 from slipway.offline.evaluated.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
 from slipway.offline.evaluation.decoding import ClusterElsewhere, EvaluatedStack, FailedEvaluation
 from slipway.offline.evaluation.worker import where
@@ -283,7 +283,7 @@ def _preview_or_failure(name: str, make: Callable[[], StackPreview]) -> StackPre
 def _compare_stack(
     head: EvaluatedStack, base: EvaluatedStack | None, options: Options, lost: Sequence[LostPlace]
 ) -> StackPreview:
-    """The preview of a stack without its cost, timeline and quotas. ``lost`` are places of any stack's Jobs."""
+    """The preview of a stack without its cost and quotas. ``lost`` are places of any stack's Jobs."""
     failures = [_failure("base", base.failure)] if base is not None and base.failure else []
     stack, before = head.stack, base.stack if base is not None else None
     if stack is None:
@@ -373,7 +373,7 @@ def _add_cost(
     counted: Mapping[str, JobDuration],
     options: Options,
 ) -> StackPreview:
-    """``preview`` with its cost, timeline and quotas.
+    """``preview`` with its cost and quotas.
 
     ``sides`` are the stack before and after the change. ``counted`` are the times of its Jobs that costs are based
     on.
@@ -388,7 +388,7 @@ def _add_cost(
     scheduled = times if common_basis({"": times}, {"": clocks}) != "limit" else _none("")
     priced = cost(stack, today=options.today, jobs=jobs, measured=counted, scheduled=scheduled)
     quotas = _quotas(stack)
-    values: dict[str, Any] = {"timeline": timeline(stack, times)}
+    values: dict[str, Any] = {}
     if before is not None:
         earlier = cost(before, today=options.today, jobs={}, measured=counted, scheduled=scheduled)
         needed = _quotas(before)

@@ -22,7 +22,7 @@ from slipway.infra.terminal import new_console
 from slipway.offline import files
 from slipway.offline.engine.stack_config import ConfigError, find_referring, load_stack
 from slipway.offline.evaluated.model import Preview
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.preview.revisions import (
     Checkout,
     FormatError,

@@ -19,7 +19,6 @@ from slipway.offline.evaluated.model import (
     PropertyChange,
     StackPreview,
     Suppressed,
-    Timeline,
 )
 from slipway.offline.evaluated.paid import cause_words, ratio
 from slipway.offline.policies.check import SETTINGS
@@ -316,17 +315,12 @@ def _suppression(entry: Suppressed) -> list[Words]:
 
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
-    """The cost, the time and the quotas of a stack; without ``lines``, no tables of cost and time."""
-    whole, timeline = tables.is_whole(preview), preview.timeline if tables.is_whole(preview) else None
+    """The cost and the quotas of a stack; without ``lines``, no tables of cost."""
+    whole = tables.is_whole(preview)
     places = tables.places_words(preview) if whole else []
     sentences = [*tables.cost_words(preview), *places, tables.unknown_words(preview)]
-    sentences += [tables.timeline_words(timeline)] if timeline else []
     if items := [[words(sentence)] for sentence in sentences if sentence]:
         yield Items(items)
-    if lines and timeline:
-        brief = Paragraph(words(tables.path_words(timeline)))
-        remarks = [Paragraph(words(remark)) for remark in timeline.remarks]
-        yield Fold("What pulumi up waits for", [_path(timeline), *remarks], brief)
     if lines and whole and (steps := tables.paid_steps(preview)):
         cells = [
             [
@@ -357,23 +351,6 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[Block]:
         yield Fold(needed, [Table(("Metric", "Where", "Needed"), cells, ("Needed",))])
     if whole and preview.remarks:
         yield Items([[words(remark)] for remark in preview.remarks])
-
-
-def _path(timeline: Timeline) -> Table:
-    return Table(
-        ("Name", "Kind", "Begins after", "Takes", "From"),
-        [
-            [
-                words(Code(leg.name)),
-                words(", ".join([phrasing.kind(leg.type), *tables.pods_words(leg)])),
-                words(phrasing.duration(leg.begins)),
-                words(phrasing.duration(leg.seconds)),
-                words(tables.as_of(leg.basis)),
-            ]
-            for leg in timeline.critical
-        ],
-        ("Begins after", "Takes"),
-    )
 
 
 def explain_row(row: Row, properties: int | None) -> list[Words]:

@@ -8,17 +8,15 @@ from slipway.offline.evaluated.model import (
     CostDifference,
     CostLine,
     KeptNodes,
-    Leg,
     PaidStep,
     Preview,
     QuotaNeed,
     RunCost,
     ScheduledCost,
     StackPreview,
-    Timeline,
 )
 from slipway.offline.evaluated.paid import paid_words
-from slipway.offline.evaluated.phrasing import UNKNOWN, duration, join, many, money
+from slipway.offline.evaluated.phrasing import UNKNOWN, join, many, money
 from slipway.offline.evaluated.places import range_words
 
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
@@ -242,42 +240,6 @@ def quotas(preview: StackPreview) -> list[QuotaNeed]:
 def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
     """The commands and pages that show the limits of quotas, each once."""
     return list(dict.fromkeys(quota.see for quota in quotas))
-
-
-def timeline_words(timeline: Timeline) -> str:
-    """The duration of an update from nothing."""
-    first = next((span for span in timeline.critical if span.type in phrasing.WORK), None)
-    limits = bool(first) and timeline.limit == timeline.seconds
-    words = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
-    if first is not None and limits:
-        words = f"{words} with every Job at its time limit"
-    elif timeline.limit is not None and timeline.limit > timeline.seconds:
-        words = f"{words}, at most {duration(timeline.limit)}"
-    start = (
-        f"`pulumi up` from nothing comes to its first Job after about {duration(first.begins)} and"
-        if first
-        else ("`pulumi up` from nothing")
-    )
-    return f"{start} takes {words}."
-
-
-def path_words(timeline: Timeline) -> str:
-    """The critical path of an update from nothing."""
-    legs = " → ".join(
-        f"{span.name} ({', '.join([duration(span.seconds), *pods_words(span)])})"
-        for span in timeline.critical
-        if span.seconds >= phrasing.LONG
-    )
-    return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
-
-
-def pods_words(leg: Leg) -> list[str]:
-    """How many pods a Job has, and how many of them run at once; nothing for a single one."""
-    if leg.pods < 2:
-        return []
-    if leg.together:
-        return [f"on {leg.pods} nodes"]
-    return [f"{leg.pods} pods" + ("" if leg.at_once == leg.pods else f", {leg.at_once} at a time")]
 
 
 def as_of(basis: str) -> str:

@@ -23,7 +23,7 @@ from slipway.infra.review.stack import JOB, Stack
 from slipway.offline.engine.stack_config import load_stack
 from slipway.offline.evaluated.diagram import diagram
 from slipway.offline.evaluated.places import is_held
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
 from slipway.offline.preview.cli import read_export

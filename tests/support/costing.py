@@ -127,14 +127,11 @@ def stack(
     pools: Sequence[Pool],
     *resources: Resource,
     charges: Sequence[Charge] = (),
-    creation: Mapping[str, float] | None = None,
 ) -> Stack:
-    """``creation`` are seconds by resource type."""
-    times = creation or {}
+    """A stack with a cluster, these pools, and what is declared beside them."""
     review = Review(
         pools=lambda _: [pool.nodes for pool in pools],
         charges=lambda _: [*charges, *(charge for pool in pools for charge in pool.charges)],
-        creation=lambda resource: Seconds(times[resource.type], SOURCE) if resource.type in times else None,
     )
     everything = [CLUSTER, *(pool.declared for pool in pools), PROVIDER, *resources]
     return reviewed(Stack("test", {resource.urn: resource for resource in everything}), [review])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, PLACE_ANNOTATION, RUNS_ANNOTATION
-from slipway.infra.placed import CLUSTER_RUN, MOVER
+from slipway.infra.placed import MOVER
 from slipway.infra.platform import DECLARED_ALONE
 from slipway.infra.review.stack import Resource
 
@@ -19,13 +19,12 @@ def with_places(
     *probes: Resource,
     sure: Sequence[bool] = (),
     agents: Sequence[Resource] = (),
-    alone: bool = False,
     **rules: Any,
 ) -> list[Resource]:
     """The Jobs of a step: that of its mover, which the others come before, one for each place, its probes, and its
     agents in other clusters.
 
-    Only the last place is sure where ``sure`` is not given. With ``alone`` `up` does not wait for the step.
+    Only the last place is sure where ``sure`` is not given.
     ``rules`` are those of the plan.
     """
     pools = [place.name for place in places]
@@ -47,8 +46,7 @@ def with_places(
     held += [_annotated(agent, HELD) for agent in agents]
     urns = frozenset(job.urn for job in held)
     moved = replace(mover, dependencies=mover.dependencies | urns)
-    in_cluster = {**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN} if alone else {}
-    return [*held, _annotated(moved, {**in_cluster, MOVES_ANNOTATION: json.dumps(moves)})]
+    return [*held, _annotated(moved, {MOVES_ANNOTATION: json.dumps(moves)})]
 
 
 def _annotated(job: Resource, annotations: Mapping[str, str], **spec: Any) -> Resource:

@@ -28,8 +28,8 @@ from slipway.offline.evaluated.diagram import diagram
 from slipway.offline.evaluated.model import Cost
 from slipway.offline.evaluated.paid import cause_words, ratio
 from slipway.offline.evaluated.phrasing import money
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.evaluated.scheduling import pool_of_nodes
-from slipway.offline.evaluated.timeline import JobDuration
 from slipway.offline.rehearsal.output import charts
 from slipway.offline.rehearsal.output.charts import IdleGpus, idle_gpus
 from slipway.offline.rehearsal.output.comparison import Comparison, shown_whole

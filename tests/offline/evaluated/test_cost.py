@@ -11,7 +11,7 @@ from slipway.infra.review.facts import Charge, Source
 from slipway.infra.review.stack import Resource, Stack
 from slipway.offline.evaluated.cost import common_basis, cost, difference
 from slipway.offline.evaluated.model import Outcome, Preview, RunCost, StackPreview
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.preview import tables
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack

@@ -8,7 +8,7 @@ from slipway.infra.review.stack import Resource
 from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Outcome, Paid, PaidUseful
 from slipway.offline.evaluated.paid import paid_words
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from tests.support.costing import TODAY, Pool, job, stack
 
 GPU = Pool("gpu", least=0, most=2, hourly=3.6, gpus=1)

@@ -14,7 +14,7 @@ from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Operation, RunCost
 from slipway.offline.evaluated.operations import ResourceDiff
 from slipway.offline.evaluated.places import moved_steps, range_words
-from slipway.offline.evaluated.timeline import JobDuration, schedule, timeline
+from slipway.offline.evaluated.schedule import JobDuration, schedule
 from slipway.offline.preview.reruns import MovedFiles, ShippedFiles, runs
 from tests.support.costing import JOB, TODAY, Pool, job, stack
 from tests.support.places import with_places
@@ -26,15 +26,13 @@ BOUGHT = Pool("own", least=0, most=1, hourly=4.0, gpus=1)
 POOLS = [CPU, SPOT, FLEX, BOUGHT]
 
 
-def moved(pools: list[Pool] = POOLS, *, alone: bool = False, **rules: Any) -> Stack:
-    """A step at one of the pools with GPUs, with a Job before it and one behind it. Of one that is ``alone``, `up`
-    waits for the Job before it only.
-    """
+def moved(pools: list[Pool] = POOLS, **rules: Any) -> Stack:
+    """A step at one of the pools with GPUs, with a Job before it and one behind it."""
     prepare = job("prepare", "cpu", limit=600)
     places = [job(f"train-at-{pool.name}", pool.name, prepare, gpus=1, limit=7200) for pool in pools[1:]]
     probes = [job(f"probe-of-{pool.name}", pool.name, gpus=1) for pool in pools[1:-1]]
     known: dict[str, Any] = {"time_limit": 7200, **rules}
-    jobs = with_places(job("train", "cpu", limit=8100, cpu="50m"), places, *probes, alone=alone, **known)
+    jobs = with_places(job("train", "cpu", limit=8100, cpu="50m"), places, *probes, **known)
     return stack(pools, prepare, *jobs, job("predict", "cpu", jobs[-1], limit=60))
 
 
@@ -42,15 +40,6 @@ def run_of(found: Stack, **measured: JobDuration) -> RunCost:
     run = cost(found, today=TODAY, measured=measured).run
     assert run is not None
     return run
-
-
-def test_an_update_waits_for_the_step_once_and_not_for_its_other_jobs() -> None:
-    found = timeline(moved(deadline=5400, work=1800))
-    assert [leg.name for leg in found.critical] == ["prepare", "train", "predict"]
-    assert found.seconds == 600 + 7200 + 60
-    words = " ".join(found.remarks)
-    assert "does not wait" not in words
-    assert "train takes" in words
 
 
 FAR_PROVIDER = "urn:pulumi:test::test::pulumi:providers:kubernetes::far"
@@ -72,18 +61,10 @@ def test_places_in_two_clusters_are_one_step() -> None:
     assert step.dearest(both).resource.name == "train-at-far"
     assert [entry.resource.name for entry in step.agents] == ["agent"]
     # Its agent needs a node as long as its mover does, and is no step of its own.
-    assert [leg.name for leg in timeline(both).critical] == ["train"]
     held = {work.pool.name: work.seconds for work in schedule(both, {}).work if work.resource is step.job}
     assert held.keys() == {"cpu", "far-cpu"}
     assert held["far-cpu"] >= 3600
     assert [entry.job for entry in run_of(both).steps] == ["train"]
-
-
-def test_an_update_that_does_not_wait_for_the_step_ends_before_it() -> None:
-    found = timeline(moved(alone=True, deadline=5400, work=1800))
-    assert [leg.name for leg in found.critical] == ["prepare"]
-    # The step is one Job of them, wherever it runs.
-    assert "does not wait for 2 Jobs" in " ".join(found.remarks)
 
 
 def test_it_costs_what_the_cheapest_place_does_to_what_the_dearest_does() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from slipway.infra.review.stack import Stack
+from slipway.infra.review.stack import Resource, Stack
 from slipway.offline.evaluated.model import Outcome
-from slipway.offline.evaluated.timeline import JobDuration, Schedule, schedule
-from tests.support.costing import STATEFUL_SET, Pool, job, service, stack
+from slipway.offline.evaluated.schedule import JobDuration, Schedule, schedule
+from tests.support.costing import Pool, job, service, stack
 from tests.support.reviewing import declared
 
 CPU = Pool("cpu", least=1, most=1, hourly=0.2)
@@ -93,17 +93,16 @@ def test_a_job_without_a_time_takes_its_limit() -> None:
 
 def test_an_update_of_some_jobs_takes_no_time_for_the_rest() -> None:
     one, two = job("one", "gpu", gpus=1), job("two", "cpu")
-    found = schedule(stack([CPU, GPU], one, two, creation={"cloud:k8s:Pool": 100}), {}, {two.urn: Outcome.RUNS})
+    found = schedule(stack([CPU, GPU], one, two), {}, {two.urn: Outcome.RUNS})
     assert at(found, "two") == (0, 3600)
     assert [each.resource.name for each in found.work] == ["two"]
 
 
 def test_a_component_is_created_before_its_children_and_after_its_dependencies() -> None:
-    slow = declared("cloud:slow:Thing", "slow")
+    slow = job("slow", "cpu", limit=60)
     component = declared("slipway:a:Component", "whole", custom=False, dependencies=frozenset({slow.urn}))
-    child = declared("cloud:quick:Thing", "child", parent=component.urn)
-    found = run(stack([], slow, component, child, creation={"cloud:slow:Thing": 60, "cloud:quick:Thing": 5}))
-    assert at(found, "child") == (60, 65)
+    child = replace(job("child", "cpu", limit=5), parent=component.urn)
+    assert at(run(stack([CPU], slow, component, child)), "child") == (60, 65)
 
 
 def test_a_job_that_no_pool_takes_is_named() -> None:
@@ -122,14 +121,11 @@ def test_a_job_that_selects_labels_of_the_kubelet_has_a_pool() -> None:
     assert [work.pool.name for work in run(stack([CPU], selecting)).work] == ["cpu"]
 
 
-def test_resources_of_unknown_duration_are_named_and_take_no_time() -> None:
+def test_what_is_not_known_takes_no_time() -> None:
     silent = Pool("gpu", least=0, most=1, hourly=1, boot=None, gpus=1)
     found = run(stack([silent], job("train", "gpu", gpus=1), job("open", "gpu", gpus=1, limit=None)), train=10)
     assert at(found, "train") == (0, GPU_IMAGE + 10)
-    named = {urn.rpartition("::")[2]: what for urn, what in found.unknown.items()}
-    assert named["train"] == "boot of a node of pool gpu"
-    assert named["open"] == "Job without a time limit"
-    assert named["here"] == "cloud:k8s:Cluster"
+    assert at(found, "open") == (GPU_IMAGE + 10, GPU_IMAGE + 10)
 
 
 def test_a_later_job_does_not_overtake_a_waiting_one() -> None:
@@ -168,8 +164,8 @@ def test_a_time_limit_holds_for_all_pods_together() -> None:
 
 def test_a_service_has_a_node_boot_and_stays_there() -> None:
     queue = service("queue", "cpu")
-    found = run(stack([WIDE], queue, job("days", "cpu", queue), creation={STATEFUL_SET: 1}), days=100)
-    ready = 300 + CPU_IMAGE + 1
+    found = run(stack([WIDE], queue, job("days", "cpu", queue)), days=100)
+    ready = 300 + CPU_IMAGE
     assert at(found, "queue") == (0, ready)
     # The Job's three CPUs are there beside the service's one, and so is the image.
     assert at(found, "days") == (ready, ready + 100)
@@ -214,3 +210,22 @@ def test_they_hold_their_nodes_until_the_last_of_them_is_there() -> None:
 def test_a_pool_without_a_node_for_each_never_runs_them() -> None:
     found = run(stack([GPU], job("train", "gpu", gpus=1, pods=2, together=True)), train=1000)
     assert (found.homeless, found.work) == (["train"], [])
+
+
+def held(resource: Resource) -> Resource:
+    """The Job, which Pulumi does not wait for."""
+    metadata = {
+        **resource.properties["metadata"],
+        "annotations": {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"},
+    }
+    return replace(resource, properties={**resource.properties, "metadata": metadata})
+
+
+def test_what_lets_jobs_run_is_there_as_long_as_they_are() -> None:
+    train = held(job("train", "gpu", limit=3600, gpus=1))
+    predict = held(job("predict", "cpu", train, limit=600))
+    labels = {"app.kubernetes.io/name": "cluster-run"}
+    runner = held(job("runner", "cpu", train, predict, limit=9000, cpu="50m", labels=labels))
+    found = schedule(stack([CPU, GPU], train, predict, runner), {})
+    work = {entry.resource.name: entry for entry in found.work}
+    assert (work["runner"].begins, work["runner"].ends) == (work["train"].begins, work["predict"].ends)

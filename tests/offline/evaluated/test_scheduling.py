@@ -5,8 +5,8 @@ from datetime import date
 
 from slipway.infra.platform import Node, Resources
 from slipway.offline.evaluated.diagram import NOWHERE, diagram
+from slipway.offline.evaluated.schedule import schedule
 from slipway.offline.evaluated.scheduling import PodRequest, obstacles, suitable
-from slipway.offline.evaluated.timeline import schedule
 from slipway.offline.evaluated.workloads import workload_of
 from slipway.offline.policies.check import check
 from tests.support.costing import Pool, job, stack

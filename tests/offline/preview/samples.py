@@ -13,7 +13,6 @@ from slipway.offline.evaluated.model import (
     Failure,
     Finding,
     JobRun,
-    Leg,
     Operation,
     Outcome,
     Preview,
@@ -24,7 +23,6 @@ from slipway.offline.evaluated.model import (
     StackPreview,
     StepCost,
     Suppressed,
-    Timeline,
 )
 from slipway.offline.preview.terminal import show
 
@@ -134,13 +132,6 @@ def stack(name: str = "gcp-dev", *, properties: int = 1, resources: int = 1) -> 
         changes=changes(properties, resources),
         cost=cost(),
         difference=CostDifference(idle_hourly=0.02, idle_monthly=14.6, most_hourly=0),
-        timeline=Timeline(
-            seconds=1400,
-            critical=[
-                Leg(name="dev", type="gcp:container/cluster:Cluster", begins=0, seconds=272, basis="x"),
-                Leg(name="mnist-train", type="kubernetes:batch/v1:Job", begins=272, seconds=1128, basis="limit"),
-            ],
-        ),
         findings=[finding(), finding("gpu-pool-always-on", Severity.WARNING, "train")],
         suppressed=[
             Suppressed(finding=finding("unprotected-stack"), why="a sandbox @everyone", until="2027-01-01")

@@ -7,7 +7,7 @@ from slipway.infra.review.stack import JOB, Resource, Stack
 from slipway.infra.review.tables import hourly
 from slipway.offline.evaluated.cost import cost
 from slipway.offline.evaluated.model import Cost, StepCost
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from tests.support.clouds.autopilot import evaluated
 from tests.support.costing import TODAY
 

@@ -8,7 +8,7 @@ import pytest
 from slipway.infra.exits import Exit
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import Stack
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.evaluation.decoding import EvaluatedStack
 from slipway.offline.preview.build import Options, build, exit_code
 from slipway.offline.preview.revisions import Evaluations

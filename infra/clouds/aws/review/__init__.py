@@ -11,7 +11,7 @@ from slipway.infra.clouds.aws.nodes import CLUSTER
 from slipway.infra.clouds.aws.review import charges, policies
 from slipway.infra.clouds.aws.review.policies import allowing, statements_of
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Grant, Holding, Identity, Seconds
+from slipway.infra.review.facts import Grant, Holding, Identity
 from slipway.infra.review.stack import (
     EVERYWHERE,
     UNKNOWN,
@@ -317,19 +317,6 @@ def _backed_up(system: Resource, stack: Stack) -> bool:
     )
 
 
-def creation(resource: Resource) -> Seconds | None:
-    """How long this one takes; None where it is not known.
-
-    A node group waits for the nodes that it starts with, and how long one without any takes is not recorded.
-    """
-    known = nodes.TIMES.get(("creation", resource.type))
-    if resource.type == nodes.NODE_GROUP and not nodes.fewest_nodes(resource.properties):
-        return None
-    if resource.type == "aws:eks/addon:Addon":
-        return nodes.TIMES.get(("addons", text(resource.properties.get("addonName"))), known)
-    return known
-
-
 REVIEW = Review(
     pools=charges.pools,
     charges=charges.charges,
@@ -344,7 +331,6 @@ REVIEW = Review(
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     holding=holding,
-    creation=creation,
     in_place=partial(in_place_from, DATA / "in_place.toml"),
     computed=lambda: COMPUTED,
     sometimes=SOMETIMES,

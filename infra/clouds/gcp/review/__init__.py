@@ -19,7 +19,7 @@ from slipway.infra.clouds.gcp.review import access_policies, charges, policies
 from slipway.infra.clouds.gcp.review.access_policies import GRANT, bindings
 from slipway.infra.clouds.gcp.review.charges import LOCAL_SSD_GB, declared_pods, machine_of
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Grant, Holding, Identity, Quota, Seconds
+from slipway.infra.review.facts import Grant, Holding, Identity, Quota
 from slipway.infra.review.stack import (
     EVERYWHERE,
     JOB,
@@ -493,19 +493,6 @@ def holding(resource: Resource, _: Stack) -> Holding | None:
     return row.of(resource) if row else None
 
 
-def creation(resource: Resource) -> Seconds | None:
-    """How long this one takes; None where it is not known.
-
-    A node pool waits for the nodes that it starts with, and how long one without any takes is not recorded.
-    """
-    known = nodes.TIMES.get(("creation", resource.type))
-    if resource.type != nodes.NODE_POOL:
-        return known
-    if not nodes.fewest_nodes(resource.properties):
-        return None
-    return nodes.TIMES["boot", "gpu"] if nodes.accelerator_of(resource.properties) else known
-
-
 REVIEW = Review(
     pools=pools,
     charges=charges.charges,
@@ -524,7 +511,6 @@ REVIEW = Review(
     replacing=partial(replacing_from, DATA / "replacing.json"),
     computed=partial(computed_from, DATA / "replacing.json"),
     holding=holding,
-    creation=creation,
     in_place=partial(in_place_from, DATA / "in_place.toml"),
     sometimes=SOMETIMES,
     identities=identities,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.infra.platform import Resources
-from slipway.offline.evaluated.timeline import JobDuration
+from slipway.offline.evaluated.schedule import JobDuration
 from slipway.offline.preview.cli import TimesError, read_export, read_rehearsal
 from slipway.offline.rehearsal.state import JobRecord, Phase, Place, State
 
