@@ -35,7 +35,6 @@ TOGETHER = (
     "tests/offline/rehearsal/apps/test_demo_of_mnist.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
-    "tests/offline/rehearsal/fakes/tensorflow_serving/",
     "tests/offline/test_all_stacks.py",
     "tests/test_architecture.py",
     "tests/test_invariants.py",

@@ -258,7 +258,7 @@ def test_arrows_are_held() -> None:
         ("workloads/mnist/pipeline.py", "infra/settings/model.py"),
         ("workloads/mnist/pipeline.py", "workloads/mnist/train.py"),
         ("offline/engine/evaluate.py", "tools/show.py"),
-        ("offline/rehearsal/fakes/tensorflow_serving/rest.py", "offline/rehearsal/session.py"),
+        ("offline/rehearsal/fakes/tensorflow_serving.py", "offline/rehearsal/session.py"),
     ]
     right = [
         ("workloads/mnist/train.py", "workloads/mnist/model.py"),

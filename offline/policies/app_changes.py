@@ -1,11 +1,11 @@
-"""Policies about a change of what apps serve and of Kueue's API, and about files that no revision has."""
+"""Policies about a change of Kueue's API, and about files that no revision has."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slipway.infra.pipelines.discovery import outside
 from slipway.infra.review.contract import Harm, Severity, Violation
-from slipway.infra.review.stack import JOB, Resource, at, items, mapping, mappings
+from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import key_of
 from slipway.infra.settings.pipelines import KEY
 from slipway.offline.policies.changes import Change, ChangePolicy, cause, undo
@@ -14,39 +14,6 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 
 KUEUE = "kueue"
 """The name of the release, which charts of other places have, too."""
-
-PUBLISHES = {
-    "slipway.workloads.apps.tensorflow_serving.publish",
-    "workloads.apps.tensorflow_serving.publish",
-    "workloads.serving.publish",
-}
-"""The module of the steps that publish (`slipway.infra.pipelines.app_kinds.tensorflow_serving`), and its names of
-before."""
-
-
-def _find_versions(change: Change) -> Iterator[Violation]:
-    for compared in change.compared:
-        if compared.before is None or compared.after is None or compared.after.type != JOB:
-            continue
-        before, after = _kept(compared.before), _kept(compared.after)
-        if before is not None and after is not None and after < before:
-            newest = f"the newest {after}" if after > 1 else "the newest"
-            yield Violation(
-                compared.resource.urn,
-                f"deletes versions of the model from the store: all but {newest} and those that a label names, "
-                f"where {before} stayed",
-                f"leave `keep` at {before}; or copy the versions away first",
-            )
-
-
-def _kept(job: Resource) -> int | None:
-    """How many versions a step that publishes leaves; None for any other Job."""
-    for container in mappings(at(job.properties, "spec", "template", "spec", "containers")):
-        words = [*items(container.get("command")), *items(container.get("args"))]
-        if PUBLISHES & set(map(str, words)) and "--keep" in words[:-1]:
-            number = str(words[words.index("--keep") + 1])
-            return int(number) if number.isdecimal() else None
-    return None
 
 
 def _find_kueue(change: Change) -> Iterator[Violation]:
@@ -62,14 +29,6 @@ def _find_kueue(change: Change) -> Iterator[Violation]:
 
 
 APP_CHANGE_POLICIES = (
-    ChangePolicy(
-        "deletes-model-versions",
-        Severity.WARNING,
-        "A change lets no step that publishes delete versions of a model that it kept before.",
-        _find_versions,
-        "Leave `keep` as it is; or copy the versions away first.",
-        harm=Harm.LOSS,
-    ),
     ChangePolicy(
         "deletes-queue-api",
         Severity.WARNING,

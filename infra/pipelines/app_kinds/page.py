@@ -1,7 +1,7 @@
 """Apps of the kind `page`: a web page where people try the image classifier that another app serves."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from slipway.infra.pipelines.contract import literal, service_variables
 from slipway.infra.pipelines.pods import Probe
 from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, Size
 from slipway.infra.schema.problems import Finding, Path
+from slipway.infra.schema.renamed import Removed
 
 MODULE = "slipway.workloads.apps.page"
 
@@ -82,11 +83,10 @@ class Pictures(Model):
 class Page(Model):
     """What a page shows, and whom it asks."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {"version": Removed("drop it: the newest version answers")}
+
     serving: str = Field(description="The app that serves the model.")
     model: str = Field(description="The model's name there.")
-    version: str | None = Field(
-        default="stable", description="The label of the version that answers; null: the newest one."
-    )
     title: str = Field(default="Try the model", max_length=80, description="What stands above it.")
     labels: list[str] = Field(
         default_factory=list[str], description="What the model's outputs mean, in their order; default: 0, 1, 2, …"
@@ -119,8 +119,8 @@ class PageApp(AppKind, Page):
         return OTHER_PORTS
 
     def connection_findings(self, app: AppInFile, other: str) -> Iterator[Finding]:
-        """Findings about the model and the version that ``other`` serves."""
-        yield from client_findings(app, other, self.model, self.version)
+        """Findings about the model that ``other`` serves."""
+        yield from client_findings(app, other, self.model)
 
     def declare(self, app: AppInStack) -> AppDeclaration:
         """The page, which reads the step of its samples."""
@@ -158,7 +158,6 @@ def _arguments(page: Page) -> Sequence[str]:
     pictures = page.pictures
     options = {
         "model": literal(page.model),
-        "version-label": page.version and literal(page.version),
         "title": literal(page.title),
         "samples": page.samples,
         "width": pictures.width,

@@ -1,15 +1,15 @@
-"""Apps of the kind `tensorflow-serving`: TensorFlow Serving over the versions of a model that a step publishes.
+"""Apps of the kind `tensorflow-serving`: TensorFlow Serving over what a step published last.
 
-The server reads which versions there are from `models.config` alone, which the step writes last: a version that is
+The server reads which version that is from `models.config` alone, which the step writes last: a version that is
 copied by half is never seen, on a bucket either. Its flags are those of 2.21 (`model_servers/main.cc`).
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import Field
 
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.app_kinds.contract import APPS, AppInFile, AppInStack, AppKind
@@ -17,13 +17,16 @@ from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from slipway.infra.pipelines.contract import StepDeclaration, StepSettings, literal
 from slipway.infra.pipelines.images import references
 from slipway.infra.pipelines.pods import Probe
-from slipway.infra.pipelines.results import Column, Table
-from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, refuse
+from slipway.infra.pipelines.results import Number
+from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model
 from slipway.infra.schema.paths import below_problem
-from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.schema.problems import Finding, Path
 from slipway.infra.schema.quantities import cpu_millicores
+from slipway.infra.schema.renamed import Removed
 
 MODULE = "slipway.workloads.apps.tensorflow_serving.publish"
+REPORT = "published.json"
+"""The file in which that module says which version answers."""
 
 CPU_IMAGE, GPU_IMAGE = references("serving")
 """The official images, for x86-64 alone. The second has CUDA."""
@@ -36,30 +39,9 @@ OTHER_PORTS: Mapping[str, int] = {"grpc": RPC}
 METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
 
-LABEL = "stable"
-"""The label of the version that answers people
-(`slipway.workloads.apps.tensorflow_serving.model_config.STABLE`)."""
-
-LABELS = (LABEL, "canary")
-"""The labels that the publishing step gives to versions
-(`slipway.workloads.apps.tensorflow_serving.model_config`)."""
 
 MODEL_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}", re.ASCII)
 """A model's name: a folder's of the store, and in the paths of the server's REST."""
-
-SETTLE = 3
-"""Times that servers look at `models.config` before a label moves: one may be late."""
-
-
-def _version(value: Any) -> Any:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    if (number and value >= 1) or value in ("latest", "previous"):
-        return value
-    raise refuse("no version", "write `latest`, `previous`, or a version's number: 1 or more")
-
-
-Which = Annotated[Literal["latest", "previous"] | Int, BeforeValidator(_version)]
-"""A version: the newest, the one before it, or one by its number."""
 
 
 class Batching(Model):
@@ -75,35 +57,25 @@ class Batching(Model):
 
 
 class ServingSettings(AppSettings):
-    """Where a model is served, which of its versions answers, and how many stay."""
+    """Where a model is served."""
+
+    removed: ClassVar[Mapping[str, Removed]] = {
+        **AppSettings.removed,
+        "serve": Removed("drop it: the training that is published last answers; to go back, train as before"),
+        "canary": Removed("drop it; to try another version, run a second server with a model config of your own"),
+        "keep": Removed("drop it: no version is deleted; delete folders of old ones by hand"),
+    }
 
     cpu: Cpu = Field(default="500m", description="CPU asked for.")
     memory: Memory = Field(
         default="1Gi",
         description="Memory asked for, and its limit: a new version is loaded before the old one goes.",
     )
-    serve: Which = Field(
-        default="latest",
-        description="The version that answers people, under the label `stable`: `latest`, `previous` (rolls "
-        "back), or its number.",
-    )
-    canary: Which | None = Field(
-        default=None,
-        description="A version that is loaded beside it under the label `canary`, for requests that ask for it.",
-    )
-    keep: Int = Field(
-        default=5,
-        ge=1,
-        le=1000,
-        description="The newest versions that stay; older ones are deleted with the next publication, but never "
-        "one that a label names.",
-    )
     poll: Int = Field(
         default=5,
         ge=1,
         le=3600,
-        description="Seconds between two looks of servers at `models.config`: a label moves after three times as "
-        "long.",
+        description="Seconds between two looks of servers at which version is the newest.",
     )
     batching: Batching | None = Field(
         default=None, description="Requests of several people are computed together; default: each by itself."
@@ -113,14 +85,6 @@ class ServingSettings(AppSettings):
         description="Where the step that publishes runs; default: on the servers' pool, without GPUs, with "
         "1 CPU and 2 GiB of memory.",
     )
-
-    @field_validator("canary")
-    @classmethod
-    def _another_version(cls, canary: Which | None, info: ValidationInfo) -> Which | None:
-        if canary is not None and canary == info.data.get("serve"):
-            reason = f"`serve` names {canary}, too: nobody would try another version"
-            raise refuse(reason, "let `serve` name the version that answers people now, by its number")
-        return canary
 
     @cached_property
     def publishing(self) -> StepSettings:
@@ -211,22 +175,13 @@ class ServingApp(AppKind, Served):
         return declaration(app.name, app.placed_by, self)
 
 
-def client_findings(app: AppInFile, other: str, model: str, version: str | None = None) -> Iterator[Finding]:
-    """Findings about an app that asks for a ``model`` and a ``version`` which ``other`` does not serve.
-
-    Nothing would ever answer it.
-    """
+def client_findings(app: AppInFile, other: str, model: str) -> Iterator[Finding]:
+    """Findings about an app that asks for a ``model`` which ``other`` does not serve."""
     server = app.apps[other]
-    if not isinstance(server, ServingApp):
-        return
-    if model != server.model:
+    if isinstance(server, ServingApp) and model != server.model:
         reason = f"the app `{other}` serves the model `{server.model}`"
         read = ((APPS, other, "model"),)
         yield Finding((*app.at, "model"), model or None, reason, f"write `{server.model}`", read=read)
-    if version not in (None, *LABELS):
-        reason = f"the app `{other}` has no version with that label, so that nothing would ever answer"
-        fix = f"write {listed(LABELS)}, or `null` for the newest"
-        yield Finding((*app.at, "version"), version, reason, fix, read=((APPS, other, "kind"),))
 
 
 def step_name(app: str) -> str:
@@ -240,7 +195,6 @@ def publishing(name: str, settings: ServingSettings, served: Served, reads: Mapp
         "truth": served.truth and literal(served.truth),
         "score": served.score and literal(served.score),
         "min-accuracy": repr(served.min_accuracy) if served.min_accuracy is not None else None,
-        "canary": settings.canary,
         **_batching(settings.batching),
     }
     return StepDeclaration(
@@ -251,48 +205,19 @@ def publishing(name: str, settings: ServingSettings, served: Served, reads: Mapp
             *("--name", literal(served.model), "--model", f"{{{served.step}}}/{literal(served.path)}"),
             *("--versions", _versions(served), "--requests", served.requests, "--output", "{output}"),
             *(f"--input={literal(name)}={literal(array)}" for name, array in sorted(served.inputs.items())),
-            *(
-                "--signature",
-                literal(served.signature),
-                "--serve",
-                str(settings.serve),
-                "--keep",
-                str(settings.keep),
-            ),
-            *("--settle", str(SETTLE * settings.poll)),
+            *("--signature", literal(served.signature)),
             *(f"--{option}={value}" for option, value in options.items() if value is not None),
         ],
         inputs={served.step: served.step, **reads},
-        results=(
-            Table(
-                name="versions",
-                title="Versions that can be served, the newest first",
-                path="versions.json",
-                select="/versions",
-                columns=(
-                    Column(key="version", title="Version", format="integer"),
-                    Column(key="labels", title="Labels"),
-                    Column(key="accuracy", title="Accuracy", format="percent"),
-                    Column(key="published", title="Published"),
-                    Column(key="source", title="Training"),
-                ),
-            ),
-            Table(
-                name="removed",
-                title="Versions that were removed",
-                path="versions.json",
-                select="/removed",
-                columns=(Column(key="version", title="Version", format="integer"),),
-            ),
-        ),
+        results=(Number(name="version", title="Version", path=REPORT, select="/version", format="integer"),),
     )
 
 
 def declaration(name: str, settings: ServingSettings, served: Served) -> AppDeclaration:
     """TensorFlow Serving called ``name`` over what its step has published.
 
-    It is ready once it answers for the version that has the label `LABEL`. New versions come without a restart,
-    so it waits for the step only before it starts for the first time.
+    It is ready once a version answers. New versions come without a restart, so it waits for the step only before
+    it starts for the first time.
     """
     model = literal(served.model)
     folder = _versions(served)
@@ -309,15 +234,12 @@ def declaration(name: str, settings: ServingSettings, served: Served) -> AppDecl
             f"--model_config_file={folder}/models.config",
             f"--model_config_file_poll_wait_seconds={settings.poll}",
             f"--file_system_poll_wait_seconds={settings.poll}",
-            # A label that is new to a server may come with its version, as all of them do when it starts.
-            "--allow_version_labels_for_unavailable_models=true",
             f"--monitoring_config_file={folder}/monitoring.config",
             *_batching_flags(settings, folder),
             *_threads(settings),
         ],
         after=[step_name(name)],
-        # It opens its ports as soon as any version answers; that of the label may come after a canary's.
-        probe=Probe(f"/v1/models/{model}/labels/{LABEL}/metadata"),
+        probe=Probe(f"/v1/models/{model}/metadata"),
         metrics=Metrics(path=METRICS),
         path=f"/v1/models/{model}",
     )

@@ -49,7 +49,7 @@ class Fake:
 FAKES: Mapping[str, Fake] = {
     "tensorflow_model_server": Fake(
         "slipway.offline.rehearsal.fakes.tensorflow_serving",
-        "a fake of TensorFlow Serving that has predict only, over REST, and whose speed is no measure of it",
+        "a stub of TensorFlow Serving that has status, metadata and predict alone, over REST",
     ),
 }
 """By the name of the program."""

@@ -571,7 +571,6 @@ def test_a_taint_is_not_taken_back_while_pods_need_it_gone(
 def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
     assert {policy.id: policy.harm for policy in CHANGE_POLICIES} == {
         "deletes-data": Harm.LOSS,
-        "deletes-model-versions": Harm.LOSS,
         "deletes-namespace": Harm.LOSS,
         "lets-in": Harm.OPENING,
         "opens-to-people": Harm.OPENING,

@@ -61,7 +61,6 @@ class ServedModel:
     classes: int = 10
     answer: Answer = reads_digits
     versions: dict[int, str] = field(default_factory=lambda: {1: "AVAILABLE"})
-    labels: dict[str, int] = field(default_factory=dict[str, int])
     inputs: Sequence[str] = ("image",)
     seconds: float = 0.0
     cut: int = 0
@@ -142,24 +141,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self._is_cut():
             return
-        match = re.fullmatch(r"/v1/models/([^/:]+)(?:/labels/([^/]+)|/versions/(\d+))?(/metadata)?", self.path)
+        match = re.fullmatch(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata)?", self.path)
         if not match or match[1] != self.model.name:
             self._say(404, {"error": f"Could not find any versions of model {match and match[1]}"})
             return
         self.model.asked.append(self.path)
-        number = self.model.labels.get(match[2]) if match[2] else match[3] and int(match[3])
-        if match[4] and match[2] and number is None:
-            self._say(400, {"error": f"Unrecognized servable version label: {match[2]}"})
-            return
-        if match[4] and match[2] and self.model.versions.get(int(number or 0)) != "AVAILABLE":
-            self._say(404, {"error": f"Servable not found for request: Specific({match[1]}, {number})"})
-            return
-        if match[4]:
+        number = match[2] and int(match[2])
+        if match[3]:
             self._say(200, self._metadata(int(number or max(self.model.versions))))
             return
-        if match[2]:
-            # A label makes no difference to a status.
-            number = None
         statuses = [
             {"version": str(version), "state": state, "status": {"error_code": "OK", "error_message": ""}}
             for version, state in self.model.versions.items()

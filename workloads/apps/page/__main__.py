@@ -110,7 +110,6 @@ def _options(given: argparse.Namespace) -> Options:
     return Options(
         serving=serving,
         model=given.model,
-        version_label=given.version_label or None,
         title=given.title,
         labels=tuple(given.label or ()),
         pictures=Pictures(
@@ -163,7 +162,6 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--serving", metavar="URL", help="the REST port of TensorFlow Serving")
     server.add_argument("--serving-variable", metavar="NAME", help="environment variable with its host and port")
     parser.add_argument("--model", required=True, help="the model's name there")
-    parser.add_argument("--version-label", metavar="LABEL", help="the version that answers; default: the newest")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; default: this machine's own")
     parser.add_argument("--port", type=_port, default=8080)
     parser.add_argument("--metrics-port", type=_port, help="where Prometheus is answered; default: nowhere")

@@ -87,13 +87,11 @@ UNCOUNTED = 2**16
 class Options:
     """What a page shows, and whom it asks: ``serving`` is the address of the server, ``model`` the model's name.
 
-    With ``version_label`` the version with that label answers, else the newest. ``poll`` are the seconds between
-    two looks at which one that is.
+    The newest version answers. ``poll`` are the seconds between two looks at which one that is.
     """
 
     serving: str
     model: str
-    version_label: str | None = None
     title: str = "Try the model"
     labels: Sequence[str] = ()
     pictures: Pictures = field(default_factory=Pictures)
@@ -112,7 +110,6 @@ class Page:
         self._server = ModelServer(
             options.serving,
             options.model,
-            options.version_label,
             parallel=bounds.parallel,
             timeout=bounds.timeout,
         )

@@ -25,9 +25,6 @@ LARGEST_ANSWER = 4 * 2**20
 AVAILABLE = "AVAILABLE"
 """The state of a version that answers."""
 
-NO_LABEL = "Unrecognized servable version label"
-"""What the server says of a label that it does not know."""
-
 ATTEMPTS = 2
 """How often a request is made whose connection is cut before the answer is there. A request changes nothing on the
 server. When one pod of it ends, its open connections are cut, and new ones lead to another: TensorFlow Serving
@@ -61,14 +58,13 @@ class Version:
 class ModelServer:
     """A server at ``address``, such as `http://127.0.0.1:8501`, and the ``model`` that it serves.
 
-    With ``label`` only the version counts that has it. At most ``parallel`` connections are open, and no request
-    takes longer than ``timeout`` seconds. Proxies of the environment are not used, and redirections not followed.
+    At most ``parallel`` connections are open, and no request takes longer than ``timeout`` seconds. Proxies of the
+    environment are not used, and redirections not followed.
     """
 
-    def __init__(self, address: str, model: str, label: str | None, *, parallel: int, timeout: float) -> None:
+    def __init__(self, address: str, model: str, *, parallel: int, timeout: float) -> None:
         self._timeout = timeout
         self._of_model = f"/v1/models/{quote(model, safe='')}"
-        self._label = f"/labels/{quote(label, safe='')}" if label else ""
         # Beside the predictions there is the question which version is served.
         limits = httpx2.Limits(max_connections=parallel + 2, max_keepalive_connections=parallel + 2)
         self._client = httpx2.AsyncClient(
@@ -84,7 +80,7 @@ class ModelServer:
         await self._client.aclose()
 
     async def versions(self) -> Sequence[Version]:
-        """The versions that it knows, the newest first; with a label, of those that answer the one that has it.
+        """The versions that it knows, the newest first.
 
         Raises:
             AwayError, GoneError, RefusedError: see there.
@@ -94,29 +90,7 @@ class ModelServer:
             versions = [_version(status) for status in answer["model_version_status"]]
         except (KeyError, TypeError, ValueError) as error:
             raise RefusedError(f"the status of the model is not as documented: {error!r}") from error
-        versions.sort(key=lambda version: version.number, reverse=True)
-        if not self._label:
-            return versions
-        labelled = await self._version_of_label()
-        return [version for version in versions if version.number == labelled or version.state != AVAILABLE]
-
-    async def _version_of_label(self) -> int | None:
-        """The version that has the label; None while it is not loaded.
-
-        The metadata say it. The status does not: it is that of all versions, with a label too
-        (model_servers/get_model_status_impl.cc of TensorFlow Serving 2.21).
-        """
-        try:
-            answer = await self._ask("GET", f"{self._of_model}{self._label}/metadata")
-            return int(answer["model_spec"]["version"])
-        except GoneError:
-            return None
-        except RefusedError as error:
-            if NO_LABEL in str(error):
-                return None
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise RefusedError(f"the metadata of the model are not as documented: {error!r}") from error
+        return sorted(versions, key=lambda version: version.number, reverse=True)
 
     async def signature(self, version: int) -> Signature:
         """What ``version`` takes and gives.

@@ -1,16 +1,10 @@
-"""Publish a trained model as a version that TensorFlow Serving takes up, once it has answered real requests.
+"""Publish a trained model as the version that TensorFlow Serving takes up, once it has answered real requests.
 
 Whatever is refused is refused before anything is copied: what is served stays as it is. A version is there whole
-or not at all, and servers learn of it by `models.config`, which is written last.
+or not at all, and servers learn of it by `models.config`, which is written last and names this one alone: a server
+loads it, and then unloads the one before. No version is deleted.
 Run as `python -m slipway.workloads.apps.tensorflow_serving.publish --name digits --model DIR --versions DIR
 --requests FILE --output DIR`.
-
-A label moves in three writes. TensorFlow Serving refuses a file in which a label moves to a version that it has
-not loaded, and then loads nothing of it either, at this reading or a later one (`ServerCore::ReloadConfig` and
-`UpdateModelVersionLabelMap` of 2.21, seen November 2026). So the first write adds the version, and the second,
-once servers have read the first, moves the label; a server that still loads takes the second when it has loaded.
-The third, once servers have read the second, drops the version that has no label any more: servers read at
-different times, and whoever is told by one of them which version answers can ask any other for it.
 """
 
 from __future__ import annotations
@@ -26,16 +20,6 @@ from typing import Any
 
 from slipway.workloads.apps.tensorflow_serving import versions
 from slipway.workloads.apps.tensorflow_serving.answers import Examination, examine
-from slipway.workloads.apps.tensorflow_serving.model_config import (
-    NAME,
-    Choice,
-    Served,
-    choose_versions,
-    decode,
-    transition,
-    versions_to_remove,
-    write_server_files,
-)
 from slipway.workloads.apps.tensorflow_serving.versions import Version
 from slipway.workloads.runtime.devices import before_import
 from slipway.workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
@@ -52,19 +36,20 @@ from slipway.workloads.runtime.store import (
 )
 
 STEP = "serving.publish"
-REPORT = "versions.json"
+REPORT = "published.json"
 LAST_LINE = "Published"
 
-UNLESS = "unless the model is refused"
-"""What is said first holds only then."""
+CONFIG, MONITORING = "models.config", "monitoring.config"
+"""The files that servers read beside the versions, as text protobufs of `ModelServerConfig` and `MonitoringConfig`
+(tensorflow_serving/config of 2.21, seen November 2026). The second lets Prometheus read them."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the step; returns the exit code.
 
     Raises:
-        StepError: BAD_INPUT where the model is not whole, does not load or lacks the signature, or a version to
-            serve is not there; MODEL_REFUSED where it answers wrongly; STORE_TROUBLE.
+        StepError: BAD_INPUT where the model is not whole, does not load or lacks the signature; MODEL_REFUSED
+            where it answers wrongly; STORE_TROUBLE.
     """
     options = parse(arguments)
     stop_on_sigterm("what was served still is; the same command goes on")
@@ -74,16 +59,14 @@ def main(arguments: list[str] | None = None) -> int:
             raise StepError(BAD_INPUT, f"--requests {options.requests}: there is no such file")
         inputs = {**digests, "requests": digest_of(options.requests).sha256}
 
-    earlier = _with_source(options.versions, source)
-    choice = Choice(options.serve, options.canary, options.keep)
-    _announce(options, choice, earlier)
-    facts = earlier.facts if earlier and _is_examined(earlier, options) else _examine(options)
-    version = earlier or _add(options, source, facts)
-    report = _serve(options, choice, version)
-
-    settings = {name: getattr(options, name) for name in ("name", "signature", "serve", "canary", "keep")}
-    _report(options.output, inputs, settings, report)
-    print(f"{LAST_LINE}: {options.versions / NAME}")
+    version = _with_source(options.versions, source)
+    if version is None or not _is_examined(version, options):
+        facts = _examine(options)
+        version = version or _add(options, source, facts)
+    _serve(options, version.number)
+    settings = {name: getattr(options, name) for name in ("name", "signature")}
+    _report(options.output, inputs, settings, {"version": version.number, **version.facts})
+    print(f"{LAST_LINE}: {options.versions / CONFIG} names version {version.number}", flush=True)
     return OK
 
 
@@ -111,26 +94,6 @@ def _with_source(folder: Path, source: str) -> Version | None:
                 return version
             print(f"Publishing again: version {version.number} was made of this model, but {why}", flush=True)
     return None
-
-
-def _announce(options: argparse.Namespace, choice: Choice, earlier: Version | None) -> None:
-    """Say first what will be removed, and what people will get an answer from."""
-    numbers = [*versions.read_published(options.versions)]
-    number = earlier.number if earlier else max(numbers, default=0) + 1
-    try:
-        labels = choose_versions(choice, sorted({*numbers, number}))
-    except StepError:
-        # Said once the model is examined and published: it does not hang on this one.
-        return
-    removed = versions_to_remove(
-        sorted({*numbers, number}), {*labels.values(), *_current(options.versions).versions}, choice.keep
-    )
-    if removed:
-        kept = f"keeps the newest {choice.keep}"
-        print(f"Removes from {options.versions}, {UNLESS}: {_name_versions(removed)}; {kept}", flush=True)
-    if labels != dict(_current(options.versions).labels):
-        shown = ", ".join(f"{label} is version {number}" for label, number in labels.items())
-        print(f"Changes what answers, {UNLESS}: {shown}", flush=True)
 
 
 def _is_examined(version: Version, options: argparse.Namespace) -> bool:
@@ -173,73 +136,34 @@ def _add(options: argparse.Namespace, source: str, facts: dict[str, Any]) -> Ver
     return version
 
 
-def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dict[str, Any]:
-    """Tell servers which versions answer, and remove what nobody needs any more; returns the report."""
-    folder, published = options.versions, versions.read_published(options.versions)
-    labels = choose_versions(choice, [*published])
-    for label, number in labels.items():
-        if why := versions.damage(folder, published[number]):
-            raise StepError(BAD_INPUT, f"version {number}, for {label}, is not whole: {why}; choose another one")
-    write_server_files(folder, options.batch_largest, options.batch_wait, options.batch_queued)
-    before, after = _current(folder), Served(tuple(sorted({*labels.values()})), labels)
-    _move(options, before, after)
-    for label, number in labels.items():
-        print(f"{label} is version {number}", flush=True)
-    removed = versions_to_remove([*published], {*after.versions, *before.versions}, choice.keep)
-    if removed:
-        versions.remove(folder, removed)
-        print(f"Removed {_name_versions(removed)}", flush=True)
-    return {
-        "published": version.number,
-        "serves": labels,
-        "removed": [{"version": number} for number in removed],
-        "versions": [
-            {
-                "version": number,
-                "labels": ", ".join(label for label, labelled in labels.items() if labelled == number),
-                "accuracy": version.facts.get("accuracy"),
-                "published": version.facts.get("published", ""),
-                "source": version.source[:12],
-            }
-            for number, version in sorted(published.items(), reverse=True)
-            if number not in removed
-        ],
-    }
-
-
-def _move(options: argparse.Namespace, before: Served, after: Served) -> None:
-    """Write ``after``, with as many writes before it as servers need that go by ``before``.
-
-    Each write follows from what the file says, so that whoever was stopped between two of them goes on.
-    """
-    steps = transition(before, after)
-    for step in steps:
-        if step != before:
-            _write(options, step)
-        if step != steps[-1]:
-            print(f"{_description(step)}; the next change in {options.settle:g} s", flush=True)
-            # Also after an earlier attempt, which may have been stopped right after its write.
-            time.sleep(options.settle)
-
-
-def _description(served: Served) -> str:
-    labels = ", ".join(f"{label} is version {number}" for label, number in served.labels.items())
-    return f"Servers are told to load {_name_versions(served.versions)}; {labels}"
-
-
-def _current(folder: Path) -> Served:
-    with store_errors(folder):
-        path = folder / NAME
-        return decode(path.read_bytes()) if path.is_file() else Served()
-
-
-def _write(options: argparse.Namespace, served: Served) -> None:
-    """Write what servers read. An unchanged file is left alone."""
+def _serve(options: argparse.Namespace, number: int) -> None:
+    """Write what servers read, `models.config` last. An unchanged file is left alone."""
+    base_path = str(options.base_path or options.versions.absolute())
+    files = {MONITORING: 'prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }\n'}
+    if options.batch_largest is not None:
+        largest, wait, queued = options.batch_largest, options.batch_wait, options.batch_queued
+        # A text protobuf of the message `BatchingParameters`.
+        files[f"batching-{largest}-{wait}-{queued}.config"] = (
+            f"max_batch_size {{ value: {largest} }}\n"
+            f"batch_timeout_micros {{ value: {wait} }}\n"
+            f"max_enqueued_batches {{ value: {queued} }}\n"
+        )
+    files[CONFIG] = (
+        "# Written by the step that publishes, and read again every few seconds by each server.\n"
+        "model_config_list {\n"
+        "  config {\n"
+        f"    name: {json.dumps(options.name)}\n"
+        f"    base_path: {json.dumps(base_path)}\n"
+        '    model_platform: "tensorflow"\n'
+        f"    model_version_policy {{ specific {{ versions: {number} }} }}\n"
+        "  }\n"
+        "}\n"
+    )
     with store_errors(options.versions):
-        path = options.versions / NAME
-        content = served.encode(options.name, str(options.base_path or options.versions.absolute()))
-        if not (path.is_file() and path.read_bytes() == content):
-            write_atomically(path, content)
+        for name, content in files.items():
+            path = options.versions / name
+            if not (path.is_file() and path.read_bytes() == content.encode()):
+                write_atomically(path, content.encode())
 
 
 def _report(output: Path, inputs: dict[str, str], settings: dict[str, Any], report: dict[str, Any]) -> None:
@@ -248,19 +172,14 @@ def _report(output: Path, inputs: dict[str, str], settings: dict[str, Any], repo
         with store_errors(output):
             if json.loads((output / REPORT).read_bytes()) == report:
                 return
-        # What lies there was true when it was written: versions of other trainings came since, or went.
+        # The version that was made of this training before is no longer whole.
         with store_errors(output):
             remove_file(output / MANIFEST)
     with staging() as staged:
         text = json.dumps(report, indent=2, allow_nan=False) + "\n"
         (staged / REPORT).write_text(text, encoding="utf-8")
-        summary = {"version": report["published"], **report["serves"]}
+        summary = {"version": report["version"]}
         publish(staged, output, step=STEP, inputs=inputs, settings=settings, summary=summary)
-
-
-def _name_versions(numbers: Any) -> str:
-    listed = [str(number) for number in numbers]
-    return f"version{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -293,11 +212,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add("--min-accuracy", type=float, help="share of requests that have to be answered rightly, 0 to 1")
     add("--signature", default="serving_default", help="default: serving_default")
-    add("--serve", default="latest", help="what answers people: latest, previous or a number (default: latest)")
-    add("--canary", help="what is tried beside it, under the label canary: latest, previous or a number")
-    add("--keep", type=int, default=5, help="versions that are kept, the newest (default: 5)")
-    add("--settle", type=float, default=15, metavar="SECONDS",
-        help="how long servers have to read models.config before a label moves (default: 15)")  # fmt: skip
     add("--batch-largest", type=int, help="rows of a batch at most; with it servers are left a file about batches")
     add("--batch-wait", type=int, default=2000, help="microseconds that a batch waits for more (default: 2000)")
     add("--batch-queued", type=int, default=100, help="batches that wait at most (default: 100)")
@@ -306,11 +220,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options.inputs = dict(options.input)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", options.name):
         parser.error("--name must be letters, digits, dots, dashes and underscores, at most 63")
-    for choice in filter(None, (options.serve, options.canary)):
-        if not re.fullmatch(r"latest|previous|[1-9]\d{0,8}", choice):
-            parser.error(f"--serve and --canary are latest, previous or a number, not {choice!r}")
-    if options.keep < 1 or options.settle < 0:
-        parser.error("--keep must be at least 1, --settle not negative")
     if options.min_accuracy is not None and not (options.truth and 0 <= options.min_accuracy <= 1):
         parser.error("--min-accuracy must be from 0 to 1, and needs --truth")
     if not (options.model / "saved_model.pb").is_file() and (options.model / "saved_model").is_dir():

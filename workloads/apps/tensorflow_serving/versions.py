@@ -13,7 +13,7 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ RECORD = "version.json"
 """The file of a version that says where it comes from; whoever finds none finds no version."""
 FORMAT = 1
 HIDDEN = ".slipway-"
-"""What the names of folders begin with that are no versions yet, or no longer."""
+"""What the names of folders begin with that are no versions yet."""
 _ATTEMPTS = 5
 _NOT_RENAMED = {errno.EMFILE, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EPERM, errno.EIO}
 """What mounts answer that cannot rename a folder. GCS FUSE says EMFILE where it holds more files than
@@ -116,22 +116,6 @@ def add(folder: Path, model: Path, source: str, facts: Mapping[str, Any]) -> Ver
     if why := damage(folder, version):
         raise StepError(BAD_INPUT, f"{folder / str(version.number)} did not become what {model} is: {why}")
     return version
-
-
-def remove(folder: Path, numbers: Sequence[int]) -> None:
-    """Delete versions. One that is deleted by half is none: its `version.json` goes first. Raises StoreError."""
-    for number in numbers:
-        path = folder / str(number)
-        with store_errors(path):
-            (path / RECORD).unlink(missing_ok=True)
-            hidden = folder / f"{HIDDEN}removed-{number}-{secrets.token_hex(4)}"
-            try:
-                path.rename(hidden)
-            except OSError as error:
-                if error.errno not in _NOT_RENAMED:
-                    raise
-                hidden = path
-            shutil.rmtree(hidden)
 
 
 def _put(folder: Path, model: Path, version: Version) -> bool:

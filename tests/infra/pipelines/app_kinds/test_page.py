@@ -24,13 +24,12 @@ def test_the_program_understands_all_that_is_declared() -> None:
     page = Page(
         serving="serving",
         model="a model",
-        version="canary",
         title="--title {of} it",
         labels=["--port=1", "{store}", "ä b", ""],
         pictures=pictures,
     )
     options = understood(declaration("page", PageSettings(pool="cpu", rate=0.5, rate_of_all=30), page))
-    assert (options.model, options.version_label, options.title) == ("a model", "canary", "--title {of} it")
+    assert (options.model, options.title) == ("a model", "--title {of} it")
     assert options.labels == ("--port=1", "{store}", "ä b", "")
     assert vars(options.pictures) == pictures.model_dump()
     assert (options.bounds.rate, options.bounds.rate_of_all) == (0.5, 30)
@@ -38,7 +37,7 @@ def test_the_program_understands_all_that_is_declared() -> None:
 
 def test_defaults_are_the_programs_own() -> None:
     options = understood(declaration("page", PageSettings(pool="cpu"), Page(serving="serving", model="m")))
-    plain = Options("http://serving:8501", "m", version_label="stable")
+    plain = Options("http://serving:8501", "m")
     assert vars(options.bounds) == vars(plain.bounds)
     assert options.title == plain.title
     assert vars(options.pictures) == {

@@ -6,13 +6,11 @@ import re
 import shlex
 
 import pytest
-from pydantic import ValidationError
 
 from slipway.infra.pipelines.app_kinds import tensorflow_serving
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from slipway.infra.pipelines.contract import StepSettings
 from slipway.workloads.apps.tensorflow_serving import publish
-from slipway.workloads.apps.tensorflow_serving.model_config import STABLE
 
 SERVED = Served(
     model="digits",
@@ -42,14 +40,12 @@ def test_the_server_reads_what_the_step_writes_last() -> None:
     assert declared.after == ["serving-publish"]
     assert not declared.inputs, "a new version comes without a restart"
     assert not declared.writes
-    assert declared.probe.path == f"/v1/models/digits/labels/{STABLE}/metadata"
+    assert declared.probe.path == "/v1/models/digits/metadata"
     assert declared.ports == {"grpc": 8500}
 
 
-def test_labels_move_after_servers_have_looked() -> None:
+def test_servers_look_as_often_as_they_are_told() -> None:
     assert "--model_config_file_poll_wait_seconds=20" in words(poll=20)
-    settle = step_words(poll=20)
-    assert settle[settle.index("--settle") + 1] == "60"
 
 
 def test_the_image_has_cuda_where_gpus_are_asked_for() -> None:
@@ -75,34 +71,19 @@ def test_as_many_threads_as_cpus() -> None:
     assert "--tensorflow_intra_op_parallelism=3" in words(cpu="2500m")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"serve": "previous"}, {"serve": 3, "canary": "latest", "keep": 2}, {"batching": {"largest": 8}}],
-)
+@pytest.mark.parametrize("settings", [{}, {"batching": {"largest": 8}}])
 def test_the_step_understands_its_arguments(settings: dict[str, object]) -> None:
     places = {"train": "/train", "prepare": "/prepare", "pipeline": "/pipeline", "output": "/output"}
     given = [step_word.format_map(places) for step_word in step_words(**settings)]
     options = publish.parse(given)
     assert str(options.model) == "/train/saved_model", shlex.join(given)
     assert options.inputs == {"image": "images"}
-    assert options.serve == str(settings.get("serve", "latest"))
-    assert options.canary == settings.get("canary")
     assert options.min_accuracy == 0.9
 
 
-@pytest.mark.parametrize(
-    "settings", [{"serve": "newest"}, {"keep": 0}, {"canary": 1.5}, {"canary": 0}, {"poll": 0}]
-)
-def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        ServingSettings(pool="cpu", **settings)
-
-
-@pytest.mark.parametrize("settings", [{"canary": "latest"}, {"serve": 3, "canary": 3}])
-def test_a_canary_is_another_version_than_the_one_that_answers(settings: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match=r"`serve` names (latest|3), too") as refused:
-        ServingSettings(pool="cpu", **settings)
-    assert [error["loc"] for error in refused.value.errors()] == [("canary",)]
+def test_the_step_shows_which_version_answers() -> None:
+    [number] = tensorflow_serving.publishing("serving", ServingSettings(pool="cpu"), SERVED, {}).results
+    assert number.path == publish.REPORT
 
 
 def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:

@@ -202,14 +202,11 @@ def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> Non
     check(texts, "", {"apps.page.model": ["`server`", "`risk`"]})
 
 
-def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_could_not_be_published_is_refused(tmp_path: Path) -> None:
     server = {"kind": "tensorflow-serving", "model": "../train", "step": "train", "requests": "held_out.npz"}
-    page = {"kind": "page", "serving": "server", "model": "../train", "version": "best"}
+    page = {"kind": "page", "serving": "server", "model": "../train"}
     texts = problems(tmp_path / "shop", {"apps.server": {**server, "path": "/exported"}, "apps.page": page})
-    names = {
-        "apps.server.requests": ["`{prepare}/test.npz`"],
-        "apps.page.version": ["`stable`", "`canary`", "`null`"],
-    }
+    names = {"apps.server.requests": ["`{prepare}/test.npz`"]}
     check(texts, "apps.server.model apps.server.path", names)
 
 

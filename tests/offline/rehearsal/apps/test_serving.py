@@ -75,7 +75,7 @@ def rehearse(folder: Path, answers: dict[str, Any], **section: object) -> tuple[
 
     def keep(engine: Engine) -> None:
         (server,) = engine.services.servers
-        address = f"http://127.0.0.1:{server.ports[8501]}/v1/models/risk/labels/stable"
+        address = f"http://127.0.0.1:{server.ports[8501]}/v1/models/risk"
         body = json.dumps({"instances": [[-1.0], [1.0]]}).encode()
         with urllib.request.urlopen(f"{address}:predict", body, timeout=30) as answer:
             answers["risks"] = json.loads(answer.read())["predictions"]

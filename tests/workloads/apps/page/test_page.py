@@ -193,21 +193,6 @@ def test_a_new_version_is_taken_up(page: TestClient, served: ServedModel) -> Non
     assert page.get("/api/status").json()["version"] == 2
 
 
-def test_a_label_says_which_version_answers(opened: Opened, served: ServedModel) -> None:
-    served.versions = {1: "AVAILABLE", 2: "AVAILABLE"}
-    served.labels = {"stable": 1, "canary": 2}
-    page = opened(version_label="stable")
-    assert page.post("/api/predict", content=file(seven())).json()["version"] == 1
-    served.labels = {"stable": 2}
-    until(lambda: page.get("/api/status").json()["version"] == 2)
-    served.labels = {"stable": 1}
-    # A rollback, too.
-    until(lambda: page.get("/api/status").json()["version"] == 1)
-    served.labels = {}
-    until(lambda: state(page) == "waiting")
-    assert page.post("/api/predict", content=file(seven())).status_code == 503
-
-
 def test_a_server_in_the_place_of_another_has_a_model_of_another_form(
     page: TestClient, served: ServedModel
 ) -> None:

@@ -245,7 +245,6 @@ def test_it_starts_as_a_pod_starts_it(serving: ServingStub, data: Path) -> None:
         Page(
             serving="model-server",
             model="digits",
-            version=None,
             title="{Digits} -- 0 to 9",
             labels=["--nil", *"123456789"],
             samples="{prepare}/images",

@@ -1,9 +1,7 @@
-"""What publishing leaves for servers, what it refuses, and what it removes."""
+"""What publishing leaves for servers, and what it refuses."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 import os
 import re
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from slipway.workloads.apps.tensorflow_serving import publish, versions
-from slipway.workloads.apps.tensorflow_serving.model_config import Served, decode
 from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 from tests.workloads.steps import only_error, start
 
@@ -34,17 +31,18 @@ class Folder:
 
     def publish(self, model: Path, *more: object) -> dict[str, object]:
         publish.main([*map(str, self.arguments(model)), *map(str, more)])
-        return json.loads((self.folder / "report" / "versions.json").read_text(encoding="utf-8"))
+        return json.loads((self.folder / "report" / publish.REPORT).read_text(encoding="utf-8"))
 
     def arguments(self, model: Path) -> list[object]:
         return [
             *("--name", "numbers", "--model", model, "--versions", self.versions, "--requests", self.requests),
-            *("--truth", "right", "--min-accuracy", "0.9", "--settle", "0", "--output", self.folder / "report"),
+            *("--truth", "right", "--min-accuracy", "0.9", "--output", self.folder / "report"),
         ]
 
     @property
-    def served(self) -> Served:
-        return decode((self.versions / "models.config").read_bytes())
+    def served(self) -> list[str]:
+        """The versions that servers are told to load."""
+        return re.findall(r"versions: (\d+)", (self.versions / "models.config").read_text(encoding="utf-8"))
 
     @property
     def numbers(self) -> list[int]:
@@ -68,18 +66,17 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Six trainings of the same model."""
+    """Three trainings of the same model."""
     from tests.workloads.apps.tensorflow_serving.models import save
 
-    return [save(tmp_path_factory.mktemp("model") / "saved_model", factor) for factor in range(1, 7)]
+    return [save(tmp_path_factory.mktemp("model") / "saved_model", factor) for factor in range(1, 4)]
 
 
 @pytest.mark.slow
 def test_the_first_version_is_served(folder: Folder, models: list[Path]) -> None:
     report = folder.publish(models[0])
-    assert report["published"] == 1
-    assert report["serves"] == {"stable": 1}
-    assert folder.served == Served((1,), {"stable": 1})
+    assert (report["version"], report["accuracy"], report["requests"]) == (1, 1.0, 6)
+    assert folder.served == ["1"]
     assert (folder.versions / "1" / "saved_model.pb").read_bytes() == (models[0] / "saved_model.pb").read_bytes()
     record = json.loads((folder.versions / "1" / "version.json").read_text(encoding="utf-8"))
     assert record["accuracy"] == 1.0
@@ -95,114 +92,15 @@ def test_the_same_training_is_the_same_version(folder: Folder, models: list[Path
     assert folder.content() == before
 
 
-class KilledError(Exception):
-    """The publisher is stopped while it waits."""
-
-
-def writes(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, model: Path, *more: object, stop: int = 0
-) -> list[Served]:
-    """What servers can read one after the other; with ``stop``, until the publisher is killed in that wait."""
-    seen: list[Served] = []
-
-    def wait(seconds: float) -> None:
-        assert seconds == 7.0
-        seen.append(folder.served)
-        if len(seen) == stop:
-            raise KilledError
-
-    with monkeypatch.context() as context:
-        context.setattr(time, "sleep", wait)
-        with contextlib.suppress(KilledError):
-            folder.publish(model, "--settle", "7", *more)
-            seen.append(folder.served)
-    return seen
-
-
-def test_a_label_moves_while_all_versions_concerned_are_loaded(
-    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert writes(folder, monkeypatch, models[0]) == [Served((1,), {"stable": 1})]
-    assert writes(folder, monkeypatch, models[1]) == [
-        Served((1, 2), {"stable": 1}),
-        Served((1, 2), {"stable": 2}),
-        Served((2,), {"stable": 2}),
-    ]
-    assert writes(folder, monkeypatch, models[1]) == [Served((2,), {"stable": 2})]
-    assert writes(folder, monkeypatch, models[1], "--serve", "previous") == [
-        Served((1, 2), {"stable": 2}),
-        Served((1, 2), {"stable": 1}),
-        Served((1,), {"stable": 1}),
-    ]
-
-
-def test_a_canary_gets_its_label_once_it_could_be_loaded(
-    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.publish(models[0])
-    tried = ("--serve", "1", "--canary", "latest")
-    both = Served((1, 2), {"stable": 1, "canary": 2})
-    assert writes(folder, monkeypatch, models[1], *tried) == [Served((1, 2), {"stable": 1}), both]
-    assert writes(folder, monkeypatch, models[1], "--serve", "1") == [
-        Served((1, 2), {"stable": 1}),
-        Served((1,), {"stable": 1}),
-    ]
-
-
-@pytest.mark.parametrize("wait", [1, 2])
-@pytest.mark.parametrize("then", ["previous", "latest", "1"])
-def test_a_publisher_stopped_between_two_writes_goes_on_or_elsewhere(
-    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch, wait: int, then: str
-) -> None:
-    for model in models[:3]:
-        folder.publish(model)
-    left = writes(folder, monkeypatch, models[2], "--serve", "previous", stop=wait)[-1]
-    assert left == Served((2, 3), {"stable": 3 if wait == 1 else 2})
-    target = {"previous": 2, "latest": 3, "1": 1}[then]
-    seen = writes(folder, monkeypatch, models[2], "--serve", then)
-    assert seen[-1] == Served((target,), {"stable": target})
-    # A server reads what was left, and may miss none of the others: nothing that answers goes before it should.
-    for before, after in itertools.pairwise([left, *seen]):
-        assert {*after.labels.values()} <= {*before.versions}
-        assert {*before.labels.values()} <= {*after.versions}
+def test_what_is_published_last_answers_and_no_version_is_deleted(folder: Folder, models: list[Path]) -> None:
+    for number, model in enumerate(models[:3], start=1):
+        assert folder.publish(model)["version"] == number
+        assert folder.served == [str(number)]
+    # The settings of an earlier training, which is not examined again.
+    assert folder.publish(models[1])["version"] == 2
+    assert folder.served == ["2"]
     assert folder.numbers == [1, 2, 3]
-
-
-def test_rolls_back_and_forward_and_tries_another_beside_it(folder: Folder, models: list[Path]) -> None:
-    for model in models[:3]:
-        folder.publish(model)
-    assert folder.publish(models[2], "--serve", "previous")["serves"] == {"stable": 2}
-    assert folder.served == Served((2,), {"stable": 2})
-    assert folder.publish(models[2], "--serve", "1")["serves"] == {"stable": 1}
-    assert folder.publish(models[2])["serves"] == {"stable": 3}
-    both = folder.publish(models[2], "--serve", "previous", "--canary", "latest")["serves"]
-    assert both == folder.served.labels == {"stable": 2, "canary": 3}
-    assert folder.numbers == [1, 2, 3]
-
-
-def test_says_first_what_it_removes_and_keeps_what_a_label_names(
-    folder: Folder, models: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for model in models[:4]:
-        folder.publish(model)
-    folder.publish(models[3], "--serve", "1")
-    capsys.readouterr()
-    report = folder.publish(models[4], "--serve", "1", "--keep", "2")
-    first = capsys.readouterr().out.splitlines()[0]
-    assert str(folder.versions) in first
-    assert "versions 2, 3" in first
-    assert report["removed"] == [{"version": 2}, {"version": 3}]
-    assert folder.numbers == [1, 4, 5]
-    assert not (folder.versions / "2").exists()
     assert not [path for path in folder.versions.iterdir() if path.name.startswith(".")]
-
-
-def test_a_version_that_servers_still_load_is_removed_only_the_next_time(
-    folder: Folder, models: list[Path]
-) -> None:
-    folder.publish(models[0])
-    assert folder.publish(models[1], "--keep", "1")["removed"] == []
-    assert folder.publish(models[2], "--keep", "1")["removed"] == [{"version": 1}]
 
 
 def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
@@ -213,15 +111,7 @@ def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> 
     version = versions.read_published(folder.versions)[1]
     metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
     assert version.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
-    assert report["versions"] == [
-        {
-            "version": 1,
-            "labels": "stable",
-            "accuracy": version.facts["accuracy"],
-            "published": version.facts["published"],
-            "source": version.source[:12],
-        }
-    ]
+    assert (report["version"], report["accuracy"]) == (1, version.facts["accuracy"])
 
 
 def refused(folder: Folder, model: Path, *more: object, code: int = BAD_INPUT) -> str:
@@ -283,28 +173,17 @@ def test_refuses_what_the_command_line_names_and_is_not_there(
         ("--requests", wide, "[1, 3]"),
     ):
         assert said in refused(folder, models[1], option, value)
-    for choice in ("7", "previous"):
-        assert "published: 1" in refused(folder, models[0], "--serve", choice)
-
-
-def test_refuses_to_roll_back_to_a_version_copied_by_half(folder: Folder, models: list[Path]) -> None:
-    folder.publish(models[0])
-    folder.publish(models[1])
-    (folder.versions / "1" / "saved_model.pb").write_bytes(b"half")
-    said = refused(folder, models[1], "--serve", "previous")
-    assert "version 1" in said
-    assert "saved_model.pb" in said
 
 
 def test_a_damaged_version_of_the_same_training_is_published_anew(folder: Folder, models: list[Path]) -> None:
     folder.publish(models[0])
     (folder.versions / "1" / "saved_model.pb").write_bytes(b"half")
-    assert folder.publish(models[0])["serves"] == {"stable": 2}
+    assert folder.publish(models[0])["version"] == 2
 
 
 def test_a_folder_without_its_record_is_no_version(folder: Folder, models: list[Path]) -> None:
     shutil.copytree(models[0], folder.versions / "4")
-    assert folder.publish(models[0])["serves"] == {"stable": 5}
+    assert folder.publish(models[0])["version"] == 5
 
 
 def test_fills_a_version_in_place_where_folders_cannot_be_renamed(
@@ -318,10 +197,10 @@ def test_fills_a_version_in_place_where_folders_cannot_be_renamed(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", of_files_alone)
-    for model in models[:3]:
-        folder.publish(model, "--keep", "1")
-    assert folder.numbers == [2, 3]
-    assert {path.name for path in folder.versions.iterdir()} == {"2", "3", "models.config", "monitoring.config"}
+    for model in models[:2]:
+        folder.publish(model)
+    assert folder.numbers == [1, 2]
+    assert {path.name for path in folder.versions.iterdir()} == {"1", "2", "models.config", "monitoring.config"}
 
 
 def test_leaves_what_servers_read_beside_it(folder: Folder, models: list[Path]) -> None:
