@@ -1,5 +1,6 @@
 """What holds for every stack in stacks/, whatever its settings."""
 
+import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -408,6 +409,52 @@ def test_jobs_leave_by_no_clock(recording: Recording) -> None:
     for job in recording.of(JOB):
         assert "ttlSecondsAfterFinished" not in job.inputs["spec"]
         assert "creationTimestamp" not in job.inputs["metadata"]
+
+
+EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?")
+
+
+def test_what_no_policy_asks_of_declarations_holds(recording: Recording) -> None:
+    """Limits, retries, probes and rights: who declares objects beside these has checkov for theirs."""
+    servers = [*recording.of("kubernetes:apps/v1:Deployment"), *recording.of("kubernetes:apps/v1:StatefulSet")]
+    for workload in (*recording.of(JOB), *servers):
+        for container in containers(workload):
+            assert "memory" in container["resources"]["limits"], workload.name
+    for job in recording.of(JOB):
+        assert job.inputs["spec"]["activeDeadlineSeconds"] > 0
+        if not builds_an_image(job):
+            rules = job.inputs["spec"]["podFailurePolicy"]["rules"]
+            lost = [rule for rule in rules if "onPodConditions" in rule]
+            assert "Ignore" in {rule["action"] for rule in lost}, job.name
+    for clock in recording.of("kubernetes:batch/v1:CronJob"):
+        assert clock.inputs["spec"]["concurrencyPolicy"] == "Forbid"
+    for server in servers:
+        assert any("readinessProbe" in container for container in containers(server)), server.name
+    for kind in ("Role", "ClusterRole"):
+        for role in recording.of(f"kubernetes:rbac.authorization.k8s.io/v1:{kind}"):
+            assert not any("*" in [*rule["verbs"], *rule["resources"]] for rule in role.inputs["rules"]), role.name
+    for release in recording.of(RELEASE):
+        chart = release.inputs["chart"]
+        assert EXACT.fullmatch(str(release.inputs.get("version"))) or chart.startswith("."), release.name
+
+
+def test_nodes_disks_and_grants_of_clouds_are_closed(recording: Recording) -> None:
+    for template in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
+        assert template.inputs["metadataOptions"]["httpTokens"] == "required"
+        assert all(disk["ebs"]["encrypted"] for disk in template.inputs["blockDeviceMappings"])
+    for system in recording.of("aws:efs/fileSystem:FileSystem"):
+        assert system.inputs["encrypted"] is True
+    for policy in recording.of("aws:iam/rolePolicy:RolePolicy"):
+        document = policy.inputs["policy"]
+        if isinstance(document, str):
+            assert not [entry for entry in json.loads(document)["Statement"] if "*" in entry.get("Action", [])]
+    for pool in recording.of("gcp:container/nodePool:NodePool"):
+        assert "serviceAccount" in pool.inputs["nodeConfig"]
+    for cluster in recording.of(CLUSTERS[0]):
+        assert cluster.inputs["privateClusterConfig"]["enablePrivateNodes"] is True
+        assert cluster.inputs["deletionProtection"] is recording.result.settings.protect
+    for grant in recording.of("gcp:projects/iAMMember:IAMMember"):
+        assert not re.fullmatch(r"roles/(owner|editor|.*[aA]dmin)", grant.inputs["role"]), grant.name
 
 
 def inputs(result: Recording) -> dict[str, Any]:

@@ -37,8 +37,6 @@ OTHERS: Mapping[str, str] = {
     "jax.distributed": "a module of JAX",
     "num_processes": "an argument of JAX",
     "process_id": "an argument of JAX",
-    "addons_config": "an argument of a GKE cluster in a program",
-    "gcs_fuse_csi_driver_config": "an argument of a GKE cluster in a program",
     "pulumi.Output.concat": "a function of Pulumi",
     "pulumi.Output.format": "a function of Pulumi",
     "template.metadata.labels": "a property of Kubernetes objects",

@@ -354,7 +354,8 @@ def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
     known = [policy.id for policy in (*policies(), *CHANGE_POLICIES)]
     for name in suppressions:
         if name not in known:
-            fix = did_you_mean(name, known, f"remove it; {page('policies.md')} lists the policies")
+            pages = f"{page('policies.md')} lists the policies, {page('removed.md')} those that went"
+            fix = did_you_mean(name, known, f"remove it; {pages}")
             yield _about_file(
                 UNKNOWN_SUPPRESSION, key_of(("suppress", name), f"{SECTION}."), "no such policy", fix
             )

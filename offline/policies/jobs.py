@@ -1,4 +1,4 @@
-"""Time limits, retries and failure policies of Jobs."""
+"""Jobs that outlast a login, lose their nodes together, or exceed limits of Kubernetes."""
 
 import base64
 import binascii
@@ -8,18 +8,16 @@ from typing import Any
 
 from slipway.infra.commands import page
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.placed import MOVER, SCHEDULED_RUN, STORE_GATE
+from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.contract import Policy, Severity, Violation
 from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
     NodePool,
-    Properties,
     Resource,
     Stack,
     at,
     known,
-    leaves,
     mapping,
     mappings,
     number,
@@ -29,11 +27,7 @@ from slipway.infra.review.stack import (
 )
 from slipway.offline.evaluated.phrasing import duration
 from slipway.offline.evaluated.places import MovedStep, is_held, is_moved, moved_steps, section_of
-from slipway.offline.evaluated.workloads import CRON_JOB, Workload, awaited, gpus_of, workloads
-
-SHORT = 1800
-"""Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in
-which a GPU node boots."""
+from slipway.offline.evaluated.workloads import Workload, awaited, gpus_of, workloads
 
 LOST = frozenset(
     {
@@ -56,67 +50,6 @@ LOGIN = 21_000
 """Seconds that the login of the deploy pipeline lasts: `aws-seconds` and `timeout-minutes` of
 .github/workflows/deploy.yml. A runner of GitHub's ends a job after 6 hours in any case
 (docs.github.com/en/actions/concepts/security/github_token, seen November 2026)."""
-
-REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
-"""A URL of storage, such as a bucket."""
-
-
-def _find_ttl(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack, JOB):
-        if (seconds := workload.job.get("ttlSecondsAfterFinished")) is not None:
-            yield Violation(
-                workload.resource.urn,
-                f"ttlSecondsAfterFinished is {seconds}: Kubernetes deletes the finished Job behind Pulumi's back, "
-                "and the `pulumi up` after a refresh runs it again",
-                "leave ttlSecondsAfterFinished out; Pulumi deletes the Job once nothing declares it",
-            )
-
-
-def _find_without_limit(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack):
-        limits = (spec.get("activeDeadlineSeconds") for spec in (workload.job, workload.spec))
-        if not workload.job or not gpus_of(workload) or any(limit is not None for limit in limits):
-            continue
-        unlimited = [pool for pool in workload.suitable_pools(stack) if pool.run_limit is None]
-        if unlimited:
-            yield Violation(
-                workload.resource.urn,
-                "it has no activeDeadlineSeconds: a Job that hangs holds its GPU node, and the bill grows",
-                "set activeDeadlineSeconds, or a limit to how long the nodes of "
-                f"{', '.join(f'`{pool.name}`' for pool in unlimited)} run",
-            )
-
-
-def _find_without_retries(stack: Stack) -> Iterator[Violation]:
-    for workload, pools in _on_spot(stack):
-        spec = workload.job
-        action = _on_disruption(spec)
-        if action == "FailJob":
-            reason = "its podFailurePolicy fails the Job where a Spot node is taken away"
-        elif action in {None, "Count"} and spec.get("backoffLimit") == 0:
-            reason = "backoffLimit is 0, so the first Spot node that is taken away fails the Job"
-        else:
-            continue
-        yield Violation(
-            workload.resource.urn,
-            f"{reason}, and its only pools are Spot ({', '.join(pool.name for pool in pools)})",
-            "add a podFailurePolicy rule with action Ignore for the pod condition DisruptionTarget",
-        )
-
-
-def _find_without_checkpoints(stack: Stack) -> Iterator[Violation]:
-    for workload, pools in _on_spot_alone(stack):
-        limit = number(workload.job.get("activeDeadlineSeconds"))
-        labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
-        short = limit is not None and limit <= SHORT
-        if short or labels.get(NAME) in {STORE_GATE, SCHEDULED_RUN, MOVER} or _saves(workload):
-            continue
-        yield Violation(
-            workload.resource.urn,
-            "it mounts nothing that outlives its node and names no store: each Spot node that is taken away "
-            f"({', '.join(pool.name for pool in pools)}) makes it start from the beginning",
-            "mount the store, write checkpoints there and resume from the newest; or use a pool that is not Spot",
-        )
 
 
 def _find_together_on_spot(stack: Stack) -> Iterator[Violation]:
@@ -169,35 +102,6 @@ def _find_never_sure(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _on_disruption(job: Properties) -> str | None:
-    """The action of the Job for a disrupted pod; None if no rule has one, "" if only the update can tell."""
-    if not known(job.get("podFailurePolicy")):
-        return ""
-    for rule in mappings(mapping(job.get("podFailurePolicy")).get("rules")):
-        if any(
-            on_pod_condition.get("type") == "DisruptionTarget"
-            for on_pod_condition in mappings(rule.get("onPodConditions"))
-        ):
-            return str(rule.get("action"))
-    return None
-
-
-def _saves(workload: Workload) -> bool:
-    """Whether the pod can write to storage that outlives its node; true if that cannot be determined."""
-    spec = workload.spec
-    if not known(spec.get("volumes")):
-        return True
-    lasting = {str(volume.get("name")) for volume in workload.volumes if not volume.keys() <= LOST}
-    for container in workload.containers:
-        values = {key: container.get(key) for key in ("command", "args", "env")}
-        if not known(values) or any(isinstance(leaf, str) and REMOTE.search(leaf) for _, leaf in leaves(values)):
-            return True
-        for mount in mappings(container.get("volumeMounts")):
-            if mount.get("name") in lasting and not mount.get("readOnly"):
-                return True
-    return False
-
-
 def _find_outlasting(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
         limit = number(workload.job.get("activeDeadlineSeconds"))
@@ -218,47 +122,7 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _find_overlapping(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack, CRON_JOB):
-        policy = at(workload.resource.properties, "spec", "concurrencyPolicy")
-        if policy is None or policy == "Allow":
-            yield Violation(
-                workload.resource.urn,
-                "a run that is still going on when the next is due gets it beside itself, and both write the same",
-                "set concurrencyPolicy: Forbid",
-            )
-
-
 POLICIES = (
-    Policy(
-        "job-ttl",
-        Severity.ERROR,
-        "A Job that Pulumi manages is not deleted by a clock: no ttlSecondsAfterFinished.",
-        _find_ttl,
-        "Leave ttlSecondsAfterFinished out.",
-    ),
-    Policy(
-        "gpu-job-without-limit",
-        Severity.WARNING,
-        "A Job on GPUs has a time limit, its own or that of its nodes.",
-        _find_without_limit,
-        "Set activeDeadlineSeconds.",
-    ),
-    Policy(
-        "spot-job-without-retries",
-        Severity.ERROR,
-        "A Job that only Spot nodes can take is tried again when one is taken away.",
-        _find_without_retries,
-        "Ignore DisruptionTarget in the Job's podFailurePolicy.",
-    ),
-    Policy(
-        "spot-job-without-checkpoints",
-        Severity.WARNING,
-        "A Job that only Spot nodes can take has somewhere to keep its progress, "
-        "unless it is limited to half an hour.",
-        _find_without_checkpoints,
-        "Mount the store, write checkpoints there and resume from them.",
-    ),
     Policy(
         "longer-than-login",
         Severity.WARNING,
@@ -279,13 +143,6 @@ POLICIES = (
         "The last place of a step with places is one whose nodes are bought on demand.",
         _find_never_sure,
         "Add a pool that is bought on demand at the end of the step's places.",
-    ),
-    Policy(
-        "schedule-overlaps",
-        Severity.WARNING,
-        "A CronJob has no two runs at a time.",
-        _find_overlapping,
-        "Set concurrencyPolicy: Forbid.",
     ),
 )
 
@@ -352,10 +209,6 @@ PLAIN_COUNTS = frozenset(
 )
 """Objects whose number a quota may limit without `count/`
 (kubernetes.io/docs/concepts/policy/resource-quotas, November 2026)."""
-
-
-GUARDS = ("count/services", "services")
-"""Quotas that are there so that nothing else is made: the stack declares all that they allow."""
 
 
 def _sizes(stack: Stack) -> Iterator[tuple[Resource, int]]:
@@ -453,16 +306,6 @@ def _find_too_many(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _find_many(stack: Stack) -> Iterator[Violation]:
-    for quota, key, count, limit in _counts(stack):
-        if key not in GUARDS and count and NEAR * limit <= count <= limit:
-            yield Violation(
-                quota.urn,
-                f"the stack declares {count} of the {limit} {key} that the quota of its namespace allows",
-                "raise the quota before the next one is refused",
-            )
-
-
 LIMIT_POLICIES = (
     Policy(
         "configmap-too-large",
@@ -491,12 +334,5 @@ LIMIT_POLICIES = (
         "No more objects are declared than the ResourceQuota of their namespace allows.",
         _find_too_many,
         "Raise the quota, or declare less.",
-    ),
-    Policy(
-        "count-near-quota",
-        Severity.WARNING,
-        "The objects that are declared leave a tenth of what the ResourceQuota of their namespace allows.",
-        _find_many,
-        "Raise the quota.",
     ),
 )

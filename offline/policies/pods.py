@@ -11,18 +11,14 @@ from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION
 from slipway.infra.pipelines.images import DATA, DIGESTS, IMAGES
 from slipway.infra.places import LIBRARY, PROJECT
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
-from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, known, strings
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings
 from slipway.offline.evaluated.phrasing import many
 from slipway.offline.evaluated.scheduling import (
     PodRequest,
-    find_untolerated,
-    has_gpus,
     pool_obstacle,
     pools_of,
-    selects,
-    without_unknown_labels,
 )
-from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, gpus_of, pool_rooms, workloads
+from slipway.offline.evaluated.workloads import CRON_JOB, PoolRoom, Workload, pool_rooms, workloads
 
 # Pods that no node can take, with kube-scheduler's reasons. Clusters with unknown pools are left out.
 
@@ -35,55 +31,10 @@ def _placed_pods(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[Node
             yield workload, request, pools
 
 
-def _on_gpus(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool], list[NodePool]]]:
-    """Pods that ask for GPUs, with the GPU pools of their cluster, and those that their selector picks."""
-    for workload, request, pools in _placed_pods(stack):
-        if gpus_of(workload):
-            gpu_pools = [pool for pool in pools if has_gpus(pool)]
-            yield workload, request, gpu_pools, [pool for pool in gpu_pools if _selects_pool(request, pool, pools)]
-
-
-def _find_without_pool(stack: Stack) -> Iterator[Violation]:
-    for workload, request, gpu_pools, chosen in _on_gpus(stack):
-        if chosen:
-            continue
-        if gpu_pools:
-            reason = f"its {_selector(request)} matches no GPU pool of {workload.cluster}"
-            fix = f"select one of {_list_pools(gpu_pools)}: {_labels(gpu_pools[0])}"
-        else:
-            reason = f"it asks for a GPU, and {workload.cluster} has no pool with one"
-            fix = "add a GPU pool to the cluster, or ask for no GPU"
-        yield Violation(workload.resource.urn, reason, fix)
-
-
-def _find_without_toleration(stack: Stack) -> Iterator[Violation]:
-    for workload, request, _, chosen in _on_gpus(stack):
-        taints = [find_untolerated(request.tolerations, pool.taints) for pool in chosen]
-        if chosen and (taint := taints[0]) is not None and all(taints):
-            yield Violation(
-                workload.resource.urn,
-                f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of "
-                f"{_list_pools(chosen)}, and no other GPU pool is there for it",
-                f"add the toleration {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}",
-            )
-
-
-def _find_without_selector(stack: Stack) -> Iterator[Violation]:
-    for workload, request, _, chosen in _on_gpus(stack):
-        possible = [pool for pool in chosen if find_untolerated(request.tolerations, pool.taints) is None]
-        kinds = sorted({pool.accelerator for pool in possible if pool.accelerator})
-        if len(kinds) > 1:
-            yield Violation(
-                workload.resource.urn,
-                f"it can land on {' or '.join(kinds)} ({_list_pools(possible)}), whichever has room first",
-                f"add a node selector for the pool that it is for, such as {_labels(possible[0])}",
-            )
-
-
 def _find_unschedulable(stack: Stack) -> Iterator[Violation]:
     for workload, request, pools in _placed_pods(stack):
         reasons = {pool.name: pool_obstacle(request, pool, pools) for pool in pools}
-        if not all(reasons.values()) or _said_otherwise(workload, request, pools):
+        if not all(reasons.values()):
             continue
         yield Violation(
             workload.resource.urn,
@@ -92,61 +43,7 @@ def _find_unschedulable(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[NodePool]) -> bool:
-    """Whether another policy about GPU pods already reports this pod."""
-    if not gpus_of(workload):
-        return False
-    chosen = [pool for pool in pools if has_gpus(pool) and _selects_pool(request, pool, pools)]
-    return all(find_untolerated(request.tolerations, pool.taints) for pool in chosen)
-
-
-def _selects_pool(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
-    return selects(without_unknown_labels(request, pool, pools), pool.labels)
-
-
-def _selector(request: PodRequest) -> str:
-    requirements = [
-        f"{expression.key} {expression.operator} {', '.join(expression.values)}".rstrip()
-        for term in request.affinity
-        for expression in term
-    ]
-    selector = "{" + ", ".join(f"{key}: {value}" for key, value in request.selector.items()) + "}"
-    affinity = f"node affinity ({'; '.join(requirements)})"
-    if not request.affinity:
-        return f"node selector {selector}"
-    return f"node selector {selector} and {affinity}" if request.selector else affinity
-
-
-def _labels(pool: NodePool) -> str:
-    return "{" + ", ".join(f"{key}: {value}" for key, value in pool.labels.items()) + "}"
-
-
-def _list_pools(pools: Sequence[NodePool]) -> str:
-    return ", ".join(f"`{pool.name}`" for pool in pools)
-
-
 POLICIES = (
-    Policy(
-        "gpu-pod-without-pool",
-        Severity.ERROR,
-        "A pod that asks for GPUs selects a GPU pool that is there.",
-        _find_without_pool,
-        "Select the labels of a GPU pool of the same cluster, or declare that pool.",
-    ),
-    Policy(
-        "gpu-pod-without-toleration",
-        Severity.ERROR,
-        "A pod that asks for GPUs tolerates the taints of a GPU pool.",
-        _find_without_toleration,
-        "Add a toleration for the pool's taint.",
-    ),
-    Policy(
-        "gpu-pod-without-selector",
-        Severity.WARNING,
-        "A pod that asks for GPUs says which, where its cluster has several kinds.",
-        _find_without_selector,
-        "Add a node selector for the pool that the pod is for.",
-    ),
     Policy(
         "unschedulable-pod",
         Severity.ERROR,
@@ -157,7 +54,7 @@ POLICIES = (
 )
 
 
-# What pods take of their nodes: the room that services leave, that of many workers, and limits of memory.
+# What pods take of their nodes: the room that services leave, and that of many workers.
 
 
 def _find_beside_services(stack: Stack) -> Iterator[Violation]:
@@ -228,22 +125,6 @@ def _pool_names(places: Sequence[PoolRoom]) -> str:
     return " or ".join(f"`{place.pool.name}`" for place in places)
 
 
-def _find_without_limit(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack):
-        unlimited = [
-            str(container.get("name"))
-            for container in workload.containers
-            if known(container.get("resources")) and at(container, "resources", "limits", "memory") is None
-        ]
-        if unlimited and not workload.is_device_plugin:
-            yield Violation(
-                workload.resource.urn,
-                f"{', '.join(unlimited)} may take all of its node's memory: the kernel then ends pods there, and "
-                "not always this one",
-                "set resources.limits.memory to what it requests",
-            )
-
-
 ROOM_POLICIES = (
     Policy(
         "no-room-beside-services",
@@ -267,24 +148,15 @@ ROOM_POLICIES = (
         _find_nodes,
         "Let the pool grow, ask for less for each pod, or have fewer nodes.",
     ),
-    Policy(
-        "pod-without-memory-limit",
-        Severity.WARNING,
-        "Every container but that of NVIDIA's device plugin has a limit of memory.",
-        _find_without_limit,
-        "Set resources.limits.memory.",
-    ),
 )
 
 
-# Images and charts whose content may change without a change of the stack.
+# Images whose content may change without a change of the stack.
 
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v2:Chart")
 
-EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
-"""A whole version, of which Helm has nothing to choose (semver.org, 2.0.0)."""
 
 WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 """A whole version in a tag. Publishers move `2.21` but not `2.21.0`; only a digest never changes."""
@@ -324,20 +196,6 @@ def _find_defaults(stack: Stack) -> Iterator[Violation]:
         yield Violation(file, f"{reason}: {', '.join(images)}", PINNING)
 
 
-def _find_charts(stack: Stack) -> Iterator[Violation]:
-    for resource in stack.resources.values():
-        chart, version = resource.properties.get("chart"), resource.properties.get("version")
-        if resource.type not in CHARTS or not isinstance(chart, str) or LOCAL.match(chart) or "@sha256:" in chart:
-            continue
-        if version is None or version == "":
-            reason = f"the chart {chart} has no version, so Helm takes the newest"
-        elif isinstance(version, str) and not EXACT.fullmatch(version):
-            reason = f"the version {version} of the chart {chart} is a range, of which Helm takes the newest"
-        else:
-            continue
-        yield Violation(resource.urn, reason, "name one version, such as 1.2.3")
-
-
 IMAGE_POLICIES = (
     Policy(
         "unpinned-image",
@@ -352,13 +210,6 @@ IMAGE_POLICIES = (
         "The images that are run by default are named by digest.",
         _find_defaults,
         PINNING,
-    ),
-    Policy(
-        "unpinned-chart",
-        Severity.ERROR,
-        "Every Helm chart that is fetched has one exact version.",
-        _find_charts,
-        "Name the version.",
     ),
 )
 

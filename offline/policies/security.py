@@ -1,4 +1,4 @@
-"""Pods with access to their host, services open to the internet, and roles without limits."""
+"""Pods that their namespace refuses, open services, secrets in the open, and data without protection."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,83 +22,21 @@ from slipway.infra.review.stack import (
     mappings,
     strings,
     texts,
-    whole,
     whole_internet,
 )
 from slipway.infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret
 from slipway.infra.schema.secret_values import words as secret_values_words
-from slipway.offline.evaluated.pod_rules import Breach, Rule, breaches, effective, words
+from slipway.offline.evaluated.pod_rules import breaches, words
 from slipway.offline.evaluated.workloads import Workload, as_patched, workloads
-from slipway.offline.policies.pods import CHARTS, built_image
+from slipway.offline.policies.pods import CHARTS
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
-ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")
-BINDINGS = (f"{RBAC}:ClusterRoleBinding", f"{RBAC}:RoleBinding")
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
 """The label of a namespace with the standard that its pods have to keep
 (kubernetes.io/docs/concepts/security/pod-security-admission, November 2026)."""
-
-EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated"})
-"""Users and groups that stand for anyone (kubernetes.io/docs/reference/access-authn-authz/rbac, November 2026)."""
-
-ALMOST_PRIVILEGED = frozenset(
-    {"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"}
-)
-"""Capabilities with which a container reaches the host (man7.org/linux/man-pages/man7/capabilities.7.html)."""
-
-
-def _breaches(stack: Stack) -> Iterator[tuple[Workload, list[Breach]]]:
-    """What the pods but those of NVIDIA's device plugin break of the restricted standard."""
-    for workload in workloads(stack):
-        if not workload.is_device_plugin:
-            yield workload, breaches(workload.spec)
-
-
-def _find_on_host(stack: Stack) -> Iterator[Violation]:
-    for workload, violations in _breaches(stack):
-        if reaching := [breach for breach in violations if _reaches_host(breach)]:
-            yield Violation(
-                workload.resource.urn,
-                f"{words(reaching)}: what breaks out of it has the node, and every pod on it",
-                "leave it out; a CSI driver or a device plugin gives a pod what it needs of its node",
-            )
-
-
-def _reaches_host(breach: Breach) -> bool:
-    if breach.rule is Rule.CAPABILITIES:
-        return breach.value.upper().removeprefix("CAP_") in ALMOST_PRIVILEGED
-    return breach.rule in {Rule.HOST_NAMESPACES, Rule.PRIVILEGED} or breach.value == "hostPath"
-
-
-def _find_root(stack: Stack) -> Iterator[Violation]:
-    for workload, violations in _breaches(stack):
-        users = {
-            str(container.get("name")): effective(container, workload.spec, "runAsUser")
-            for container in workload.containers
-        }
-        root = {name for name, user in users.items() if known(user) and whole(user) == 0}
-        if open_ := [breach for breach in violations if breach.rule is Rule.NON_ROOT and breach.container in root]:
-            yield Violation(
-                workload.resource.urn,
-                f"it can run as root: {words(open_)}, and no runAsUser above 0 is set",
-                "set securityContext.runAsNonRoot: true, and a runAsUser where the image names no number",
-            )
-
-
-def _find_escalating(stack: Stack) -> Iterator[Violation]:
-    for workload, violations in _breaches(stack):
-        # What builds an image has a finding of its own.
-        if built_image(workload.resource):
-            continue
-        if escalating := [breach for breach in violations if breach.rule is Rule.ESCALATION]:
-            yield Violation(
-                workload.resource.urn,
-                f"it may gain more rights than it starts with, through setuid programs: {words(escalating)}",
-                "set securityContext.allowPrivilegeEscalation: false on every container",
-            )
 
 
 def _find_refused(stack: Stack) -> Iterator[Violation]:
@@ -153,51 +91,7 @@ def _from_few(spec: Mapping[str, Any]) -> bool:
     return not known(ranges) or (bool(ranges) and not whole_internet(texts(ranges)))
 
 
-def _find_wildcard(stack: Stack) -> Iterator[Violation]:
-    for role in stack.of_type(*ROLES):
-        for rule in mappings(role.properties.get("rules")):
-            wild = [key for key in ("verbs", "resources", "nonResourceURLs") if "*" in texts(rule.get(key))]
-            if wild:
-                yield Violation(
-                    role.urn,
-                    f"a rule has `*` for {' and '.join(wild)}: it grants what nobody has thought of yet",
-                    "list the verbs and resources that are needed",
-                )
-                break
-    for binding in stack.of_type(*BINDINGS):
-        role = mapping(binding.properties.get("roleRef"))
-        named = {str(subject.get("name")) for subject in mappings(binding.properties.get("subjects"))}
-        if role.get("name") == "cluster-admin":
-            reason = "it grants cluster-admin, which may do everything"
-        elif everybody := sorted(EVERYBODY & named):
-            reason = f"it grants {role.get('name')} to {', '.join(everybody)}, which is anyone"
-        else:
-            continue
-        yield Violation(binding.urn, reason, "bind a role with what is needed to the one account that needs it")
-
-
 POLICIES = (
-    Policy(
-        "host-access",
-        Severity.ERROR,
-        "No pod but NVIDIA's device plugin is privileged, mounts the host's files or shares its namespaces.",
-        _find_on_host,
-        "Leave out privileged, hostPath, hostNetwork, hostPID, hostIPC and capabilities that reach the host.",
-    ),
-    Policy(
-        "root-pod",
-        Severity.ERROR,
-        "No container but NVIDIA's device plugin can run as root.",
-        _find_root,
-        "Set runAsNonRoot: true.",
-    ),
-    Policy(
-        "privilege-escalation",
-        Severity.WARNING,
-        "No container may gain more rights than it starts with.",
-        _find_escalating,
-        "Set allowPrivilegeEscalation: false.",
-    ),
     Policy(
         "pod-refused",
         Severity.ERROR,
@@ -212,13 +106,6 @@ POLICIES = (
         _find_public,
         "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
         harm=Harm.OPENING,
-    ),
-    Policy(
-        "rbac-wildcard",
-        Severity.ERROR,
-        "No role has `*` for verbs or resources, and no binding grants cluster-admin or is for everyone.",
-        _find_wildcard,
-        "List what is needed, and bind it to the account that needs it.",
     ),
 )
 
@@ -380,14 +267,11 @@ EXPOSED_SECRET_POLICIES = (
 )
 
 
-# Data without protection from deletion, and objects without a provider, which go to any cluster.
+# Data without protection from deletion.
 
 
 DISABLED = "pulumi:disable-default-providers"
 
-KUBERNETES = "kubernetes"
-"""The default provider of this package uses the current context of a kubeconfig. That of a cloud uses the
-configuration in the stack file, which is intended."""
 
 OF_OTHERS = re.compile(
     r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
@@ -425,28 +309,7 @@ def _find_unprotected(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _find_default(stack: Stack) -> Iterator[Violation]:
-    without = {KUBERNETES, *texts(stack.configuration.get(DISABLED))}
-    for resource in stack.resources.values():
-        if not resource.custom or resource.provider or resource.package == "pulumi":
-            continue
-        if resource.package in without or "*" in without:
-            yield Violation(
-                resource.urn,
-                f"it names no provider, so it goes to the default one of {resource.package}, which is that of "
-                "whoever runs `pulumi up`",
-                "name the provider in its options, or that of a component around it",
-            )
-
-
 PROTECTION_POLICIES = (
-    Policy(
-        "default-provider",
-        Severity.ERROR,
-        "Every Kubernetes object names its provider, and so its cluster.",
-        _find_default,
-        "Give the resource the option provider.",
-    ),
     Policy(
         "production-unprotected",
         Severity.ERROR,

@@ -1,4 +1,4 @@
-"""Services and apps: whether their nodes stay, their probes, who may connect, and what an update does to them."""
+"""Services and apps: whether their nodes stay, who may connect, and what an update does to them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,27 +9,23 @@ from slipway.infra.kubernetes.review import (
     CLAIM,
     CLIENT_SERVICE,
     SECRET,
-    addresses,
     secrets_of,
 )
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import (
     JOB,
     NodePool,
-    Properties,
     Resource,
     Stack,
     at,
-    known,
     mapping,
     mappings,
-    number,
     strings,
     texts,
 )
 from slipway.offline.evaluated.model import Operation
 from slipway.offline.evaluated.operations import GOES, ResourceDiff
-from slipway.offline.evaluated.pod_rules import EGRESS, lets_all_in, refuses
+from slipway.offline.evaluated.pod_rules import lets_all_in
 from slipway.offline.evaluated.scheduling import find_shortages, has_gpus, pools_of
 from slipway.offline.evaluated.workloads import (
     CRON_JOB,
@@ -43,7 +39,7 @@ from slipway.offline.evaluated.workloads import (
 from slipway.offline.policies.changes import Change, ChangePolicy, cause, undo
 from slipway.offline.policies.security import find_holding
 
-# Services and apps: whether their nodes stay, their probes, and who may connect to them.
+# Services and apps: whether their nodes stay, and who may connect to them.
 
 
 def list_servers(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
@@ -107,18 +103,6 @@ def _could_take(pool: NodePool, workload: Workload) -> bool:
     )
 
 
-def _find_without_probe(stack: Stack) -> Iterator[Violation]:
-    for workload in _servers(stack):
-        containers = workload.spec.get("containers")
-        if known(containers) and not any(container.get("readinessProbe") for container in mappings(containers)):
-            yield Violation(
-                workload.resource.urn,
-                "it has no readinessProbe: it counts as ready as soon as it has started, and Jobs connect before "
-                "it answers",
-                "add a readinessProbe, such as `tcpSocket` with its port",
-            )
-
-
 def _find_open(stack: Stack) -> Iterator[Violation]:
     for service, workload in list_servers(stack):
         if lets_all_in(stack, workload):
@@ -127,45 +111,6 @@ def _find_open(stack: Stack) -> Iterator[Violation]:
                 f"every pod of the cluster may connect to {workload.resource.name}: no NetworkPolicy says who may",
                 "add a NetworkPolicy for its pods whose ingress comes from the pods that need it",
             )
-
-
-def _find_unreachable(stack: Stack) -> Iterator[Violation]:
-    served_all = list(list_servers(stack))
-    for client in workloads(stack):
-        for host, port in dict.fromkeys(addresses(client.spec)):
-            for service, server in served_all:
-                if (
-                    at(service.properties, "metadata", "name") != host
-                    or server.cluster != client.cluster
-                    or server.namespace != client.namespace
-                ):
-                    continue
-                if side := refuses(stack, client, server, _target(service, server, port)):
-                    whose = client.resource.name if side == EGRESS else server.resource.name
-                    yield Violation(
-                        client.resource.urn,
-                        f"it connects to {host}:{port}, and the NetworkPolicies of {whose} do not let it "
-                        f"({side.lower()})",
-                        f"let the pods of {client.resource.name} connect to those of {server.resource.name}",
-                    )
-
-
-def _target(service: Resource, server: Workload, port: int) -> int | None:
-    """The pod's port behind a port of the Service; None if it is not known."""
-    for service_port in mappings(at(service.properties, "spec", "ports")):
-        if number(service_port.get("port")) == port:
-            target = service_port.get("targetPort", port)
-            if isinstance(target, str) and not target.isdigit():
-                return next(
-                    (number(port.get("containerPort")) for port in _ports(server) if port.get("name") == target),
-                    None,
-                )
-            return int(target) if isinstance(target, int | str) else None
-    return port
-
-
-def _ports(server: Workload) -> list[Properties]:
-    return [mapping(port) for container in server.containers for port in mappings(container.get("ports"))]
 
 
 def _find_behind_schedule(stack: Stack) -> Iterator[Violation]:
@@ -207,26 +152,12 @@ POLICIES = (
         "Place it on a pool whose nodes stay.",
     ),
     Policy(
-        "service-without-probe",
-        Severity.ERROR,
-        "What a Service leads to says when it is ready.",
-        _find_without_probe,
-        "Add a readinessProbe.",
-    ),
-    Policy(
         "service-open-to-all",
         Severity.ERROR,
         "A NetworkPolicy says who may connect to what a Service leads to.",
         _find_open,
         "Add a NetworkPolicy with the pods that may connect.",
         harm=Harm.OPENING,
-    ),
-    Policy(
-        "service-out-of-reach",
-        Severity.ERROR,
-        "The NetworkPolicies on both sides let a pod connect to the Services that it names.",
-        _find_unreachable,
-        "Add the ingress at the service, or the egress at the pod.",
     ),
 )
 

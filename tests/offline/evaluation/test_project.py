@@ -160,7 +160,7 @@ def test_resources_beside_it_are_the_stack_s_and_keep_the_policies(project: Path
     stack = decode("here", document | {"remarks": []}).stack
     assert stack is not None
     found = {(finding.policy, finding.name) for finding in check(stack, {}, TODAY)[0]}
-    assert ("host-access", "reader (Deployment)") in found
+    assert ("pod-refused", "reader (Deployment)") in found
 
 
 def test_an_object_in_no_cluster_is_refused(project: Path) -> None:

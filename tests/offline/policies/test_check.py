@@ -13,13 +13,14 @@ from slipway.infra.settings.loading import load
 from slipway.offline.engine.stack_config import load_stack, stack_config
 from slipway.offline.evaluated.model import Finding
 from slipway.offline.policies.check import check, mark_new, settings_findings, suppressions_of
+from slipway.offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import container, job, pod, resource, stack
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack
 from tests.support.stack_values import EXISTING, GCP, changed
 
 TODAY = date(2026, 11, 21)
-TWO_ROOTS = (job(pod(securityContext=None), "one"), job(pod(securityContext=None), "two"))
+TWO_MOVING = tuple(job(pod(container(image="python")), name) for name in ("one", "two"))
 
 
 def suppressing(policy: str, **suppression: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def test_the_stacks_here_are_clean(name: str) -> None:
 
 
 def test_a_suppression_takes_a_finding_off_the_list_and_keeps_its_reason() -> None:
-    findings, suppressed = checked(*TWO_ROOTS, policy="root-pod")
+    findings, suppressed = checked(*TWO_MOVING, policy="unpinned-image")
     assert findings == []
     assert [(each.finding.name, each.why) for each in suppressed] == [
         ("one (Job)", "it is a toy"),
@@ -52,67 +53,70 @@ def test_a_suppression_takes_a_finding_off_the_list_and_keeps_its_reason() -> No
 
 
 def test_a_suppression_can_be_for_some_resources() -> None:
-    findings, suppressed = checked(*TWO_ROOTS, policy="root-pod", resources=["two"])
+    findings, suppressed = checked(*TWO_MOVING, policy="unpinned-image", resources=["two"])
     assert [finding.name for finding in findings] == ["one (Job)"]
     assert [each.finding.name for each in suppressed] == ["two (Job)"]
 
 
 @pytest.mark.parametrize(("until", "expired"), [("2026-11-20", True), ("2026-11-21", False)])
 def test_a_suppression_holds_until_the_end_of_its_last_day(until: str, expired: bool) -> None:
-    findings, suppressed = checked(*TWO_ROOTS, policy="root-pod", until=until)
+    findings, suppressed = checked(*TWO_MOVING, policy="unpinned-image", until=until)
     assert (len(findings), len(suppressed)) == ((2, 0) if expired else (0, 2))
     assert all("expired on 2026-11-20" in finding.reason for finding in findings)
     assert all(each.until == until for each in suppressed)
 
 
 def test_a_suppression_of_an_unknown_policy_is_an_error_with_the_nearest_id() -> None:
-    [finding], _ = checked(job(pod()), policy="rot-pod")
+    [finding], _ = checked(job(pod()), policy="unpined-image")
     assert (finding.policy, finding.severity) == ("unknown-suppression", Severity.ERROR)
-    assert finding.resource == "slipway:policies.suppress.rot-pod"
-    assert finding.fix == "did you mean `root-pod`?"
+    assert finding.resource == "slipway:policies.suppress.unpined-image"
+    assert finding.fix == "did you mean `unpinned-image`?"
 
 
 def test_a_suppression_of_nothing_is_a_warning() -> None:
-    [finding], _ = checked(job(pod()), policy="root-pod")
+    [finding], _ = checked(job(pod()), policy="unpinned-image")
     assert (finding.policy, finding.severity) == ("unused-suppression", Severity.WARNING)
-    [finding], _ = checked(*TWO_ROOTS, policy="root-pod", resources=["one", "two", "three"])
+    [finding], _ = checked(*TWO_MOVING, policy="unpinned-image", resources=["one", "two", "three"])
     assert "three" in finding.reason
 
 
 def test_a_stack_that_cannot_be_evaluated_is_checked_by_its_file() -> None:
-    values = {"slipway:password": "hunter2", **suppressing("root-pod")}
+    values = {"slipway:password": "hunter2", **suppressing("unpinned-image")}
     findings, _ = check(Stack("broken", {}, configuration=values), suppressions_of(values), TODAY)
     assert [finding.policy for finding in findings] == ["secret-in-plain-config"]
 
 
 def test_wrong_suppressions_are_problems_of_the_settings_and_suppress_nothing() -> None:
-    wrong = changed(EXISTING, {"policies": {"suppress": {"root-pod": {"reason": " ", "until": "31.3.2027"}}}})
+    suppressed = {"unpinned-image": {"reason": " ", "until": "31.3.2027"}}
+    wrong = changed(EXISTING, {"policies": {"suppress": suppressed}})
     with pytest.raises(SettingsError) as caught:
         load(wrong)
     assert {problem.key for problem in caught.value.problems} == {
-        "slipway:policies.suppress.root-pod.reason",
-        "slipway:policies.suppress.root-pod.until",
+        "slipway:policies.suppress.unpinned-image.reason",
+        "slipway:policies.suppress.unpinned-image.until",
     }
     assert suppressions_of({"slipway:policies": wrong["policies"]}) == {}
 
 
 @pytest.mark.parametrize("until", ["2027-03-31", "2027-03-31T00:00:00Z"])
 def test_a_day_is_read_as_it_stands_and_as_the_cli_hands_it_over(until: str) -> None:
-    policies = {"suppress": {"root-pod": {"reason": "why", "until": until}}}
-    assert load(changed(EXISTING, {"policies": policies})).policies.suppress["root-pod"].until == "2027-03-31"
+    policies = {"suppress": {"unpinned-image": {"reason": "why", "until": until}}}
+    assert (
+        load(changed(EXISTING, {"policies": policies})).policies.suppress["unpinned-image"].until == "2027-03-31"
+    )
 
 
 def test_errors_come_first_and_the_order_is_always_the_same() -> None:
     resources = [
-        job(pod(container(securityContext=None, image="b")), "b"),
-        job(pod(container(securityContext=None, image="a")), "a"),
+        job(pod(container(image="b")), "b", activeDeadlineSeconds=LOGIN + 1),
+        job(pod(container(image="a")), "a", activeDeadlineSeconds=LOGIN + 1),
     ]
     findings, _ = checked(*resources)
     assert [(finding.severity.value, finding.policy, finding.name) for finding in findings] == [
         ("error", "unpinned-image", "a (Job)"),
         ("error", "unpinned-image", "b (Job)"),
-        ("warning", "privilege-escalation", "a (Job)"),
-        ("warning", "privilege-escalation", "b (Job)"),
+        ("warning", "longer-than-login", "a (Job)"),
+        ("warning", "longer-than-login", "b (Job)"),
     ]
     assert checked(*reversed(resources))[0] == findings
 
@@ -159,7 +163,7 @@ def test_ten_mistakes_in_a_stack_file_are_ten_findings() -> None:
             "pipelines.mnist.epochs": 0,
             "pipelines.mnist.steps.prepare.cpu": "lots",
             "pipelines.mnist.steps.predict.pool": "nowhere",
-            "policies": {"suppress": {"root-pod": {"reason": ""}}},
+            "policies": {"suppress": {"unpinned-image": {"reason": ""}}},
         },
     )
     findings = settings_findings(problems_of(wrong))
@@ -196,5 +200,5 @@ def test_only_newly_opened_access_is_harm() -> None:
     assert (opened.policy, opened.harm) == ("public-service", True)
     assert [(each.new, each.harm) for each in mark_new([opened], [])] == [(True, True)]
     assert [(each.new, each.harm) for each in mark_new([opened], [opened])] == [(False, False)]
-    [other], _ = checked(job(pod(securityContext=None)))
+    [other], _ = checked(job(pod(container(image="python"))))
     assert not other.harm

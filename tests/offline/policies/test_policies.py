@@ -19,7 +19,7 @@ from slipway.offline.policies.check import (
 )
 from slipway.tools.reference import policies as reference
 from tests.offline.policies.cases import PASSES, TRIPS
-from tests.offline.policies.samples import asking, container, gpu_pod, job, pod, pool, stack
+from tests.offline.policies.samples import asking, container, job, pod, pool, stack
 from tests.support.checkout import ROOT
 
 TODAY = date(2026, 11, 21)
@@ -69,11 +69,6 @@ def test_an_unschedulable_pod_has_kube_schedulers_reasons() -> None:
         "cpu: 1 Insufficient cpu (requested 8000m, allocatable 4000m); "
         "t4: 1 node(s) had untolerated taint {nvidia.com/gpu: present}"
     )
-
-
-def test_the_fix_of_a_missing_toleration_is_the_toleration() -> None:
-    [finding], _ = check(stack(job(gpu_pod(tolerations=[]))), {}, TODAY)
-    assert "{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}" in finding.fix
 
 
 def test_the_fix_of_a_pool_that_is_always_on_names_its_key() -> None:

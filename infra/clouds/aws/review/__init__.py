@@ -327,7 +327,6 @@ REVIEW = Review(
         *policies.POLICIES,
         *policies.NETWORK_POLICIES,
         *policies.GRANT_POLICIES,
-        *policies.PROTECTION_POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     holding=holding,

@@ -3,19 +3,15 @@
 from collections.abc import Iterator
 
 from slipway.infra.clouds.gcp import autopilot, nodes
-from slipway.infra.clouds.gcp.catalogue import DRIVER, MOUNTS_BUCKETS, is_zone, region_of, regions
+from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools
 from slipway.infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
 from slipway.infra.platform import Resources
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import (
-    PROTECT,
     Properties,
-    Resource,
     Stack,
-    at,
     is_true,
-    known,
     mapping,
     mappings,
     text,
@@ -210,105 +206,5 @@ PLACE_POLICIES = (
         "A node pool with a fixed number of nodes in a regional cluster names its zones: the number is per zone.",
         _in_every_zone,
         "Name the zones, or let the pool scale with limits over all zones.",
-    ),
-)
-
-
-# Deletion protection in production stacks.
-
-
-FIX = f"set `{PROTECT}: true` in the stack file"
-
-
-def _deletable(stack: Stack) -> Iterator[Violation]:
-    # What the one switch of a stack file leaves open is said once, of the switch.
-    if not stack.production or stack.switched_off:
-        return
-    for resource in stack.resources.values():
-        if resource.package != "gcp" or resource.read:
-            continue
-        if resource.properties.get("deletionProtection") is False:
-            yield Violation(
-                resource.urn,
-                "Google would delete it when asked: it has no deletion protection",
-                f"{FIX} (deletionProtection: true)",
-            )
-        if is_true(resource.properties.get("forceDestroy")):
-            yield Violation(
-                resource.urn, "a destroy deletes it with everything in it", f"{FIX} (forceDestroy: false)"
-            )
-
-
-PROTECTION_POLICIES = (
-    Policy(
-        "gcp-deletable-in-production",
-        Severity.ERROR,
-        "In a production stack Google refuses to delete clusters, and buckets that have objects in them.",
-        _deletable,
-        f"Set `{PROTECT}: true`.",
-    ),
-)
-
-
-# Pods that mount a bucket, in programs that declare them by themselves.
-
-
-TEMPLATES = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"), ())
-"""Where an object may have a pod."""
-
-
-def _unmountable(stack: Stack) -> Iterator[Violation]:
-    # https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv, November 2026.
-    for resource in stack.resources.values():
-        if resource.package != "kubernetes":
-            continue
-        pod = next((pod for path in TEMPLATES if (pod := at(resource.properties, *path))), None)
-        spec = mapping(at(pod, "spec"))
-        if DRIVER not in [at(volume, "csi", "driver") for volume in mappings(spec.get("volumes"))]:
-            continue
-        annotations = at(pod, "metadata", "annotations")
-        if known(annotations) and not is_true(mapping(annotations).get(MOUNTS_BUCKETS)):
-            yield Violation(
-                resource.urn,
-                f"its pods mount a bucket without the annotation {MOUNTS_BUCKETS}, and wait for it for ever",
-                f'add `{MOUNTS_BUCKETS}: "true"` to the annotations of the pod template',
-            )
-        if spec.get("serviceAccountName") in {None, "", "default"}:
-            yield Violation(
-                resource.urn,
-                "its pods mount a bucket as the service account `default`, which has no rights on it",
-                "name a service account that workload identity gives roles/storage.objectUser on the bucket",
-            )
-        for cluster in _clusters_of(resource, stack):
-            if not _mounts_buckets(cluster):
-                yield Violation(
-                    resource.urn,
-                    f"its pods mount a bucket, and the cluster {cluster.name} has no driver for that",
-                    "enable `gcs_fuse_csi_driver_config` in the `addons_config` of the cluster",
-                )
-
-
-def _clusters_of(resource: Resource, stack: Stack) -> list[Resource]:
-    """The cluster of the stack that the resource's provider leads to; none where that is not known."""
-    provider = stack.resources.get(resource.provider)
-    clusters = [cluster for cluster in stack.of_type(CLUSTER) if provider and cluster.urn in provider.needs]
-    return clusters if len(clusters) == 1 else []
-
-
-def _mounts_buckets(cluster: Resource) -> bool:
-    enabled = at(cluster.properties, "addonsConfig", "gcsFuseCsiDriverConfig", "enabled")
-    # Autopilot always has the driver.
-    return not known(enabled) or is_true(enabled) or is_true(cluster.properties.get("enableAutopilot"))
-
-
-BUCKET_POLICIES = (
-    Policy(
-        "gcp-bucket-not-mounted",
-        Severity.ERROR,
-        "A pod that mounts a bucket has the sidecar's annotation, an account with rights, and a cluster with the "
-        "driver.",
-        _unmountable,
-        "Add what the finding names.",
-        harm=Harm.REFUSAL,
     ),
 )
