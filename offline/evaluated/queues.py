@@ -1,6 +1,6 @@
-"""Whether a queue's quota is enough for a Job, and which Jobs have their turn: what Kueue does with one workload.
+"""Whether the quota of a Job's queue of Kueue is ever enough for it.
 
-A sum in place of Kueue's scheduler: what all pods of a Job ask for, against the quota of each flavor whose nodes
+What all pods of a Job ask for, against the quota of each flavor whose nodes
 they can be on. As a stack declares it, a ClusterQueue has one resource group, and quotas that cohorts lend whole.
 After pkg/scheduler of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026, API version v1beta2).
 docs/teams.md says what is left out.
@@ -9,9 +9,9 @@ docs/teams.md says what is left out.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from slipway.infra.kubernetes.labels import QUEUE_LABEL
 from slipway.infra.platform import Taint
-from slipway.infra.review.stack import Properties, at, mapping, mappings, strings, whole
+from slipway.infra.review.stack import Properties, at, mapping, mappings, strings
 from slipway.offline.evaluated.scheduling import (
     NAMESPACE_NAME,
     Expression,
@@ -45,9 +45,6 @@ PODS = "pods"
 FlavorResource = tuple[str, str]
 """Names of a flavor and of a resource."""
 
-Used = Mapping[str, Mapping[FlavorResource, int]]
-"""What is in use of each flavor's resources, by ClusterQueue."""
-
 Objects = Callable[[str], Iterable[tuple[str, Properties]]]
 """By a kind: the names and properties of the objects of that kind."""
 
@@ -66,10 +63,8 @@ class ClusterQueue:
     """What the Jobs of some namespaces may have.
 
     ``nominal`` is its quota, ``borrowing`` how much it may have at most of what its ``cohort`` does not use; a key
-    that is missing there has no limit. ``flavors`` are in the order in which they are tried. A queue that
-    ``preempts`` stops its own Jobs of lower priority for a waiting one; one that ``reclaims`` stops Jobs of other
-    queues that use more than their shares. ``selector`` picks its namespaces by their labels; without one there
-    are none.
+    that is missing there has no limit. A queue that ``reclaims`` stops Jobs of other queues that use more than
+    their shares. ``selector`` picks its namespaces by their labels; without one there are none.
     """
 
     name: str
@@ -77,7 +72,6 @@ class ClusterQueue:
     flavors: Sequence[str]
     nominal: Mapping[FlavorResource, int]
     borrowing: Mapping[FlavorResource, int]
-    preempts: bool
     reclaims: bool
     selector: Properties | None
     stopped: bool
@@ -93,8 +87,7 @@ class ClusterQueue:
 class QueuedJob:
     """What Kueue knows of a Job: what all of its pods ask for together, and which nodes they may be on.
 
-    ``amounts`` are by resource, in units of `slipway.offline.evaluated.scheduling`, for all its ``pods``. Jobs of
-    the same ``priority`` have their turn by ``order``.
+    ``amounts`` are by resource, in units of `slipway.offline.evaluated.scheduling`, for all its ``pods``.
     """
 
     name: str
@@ -105,19 +98,6 @@ class QueuedJob:
     selector: Mapping[str, str] = field(default_factory=dict[str, str])
     tolerations: Sequence[Toleration] = ()
     affinity: Sequence[Sequence[Expression]] = ()
-    priority: int = 0
-    order: int = 0
-
-
-@dataclass(frozen=True)
-class AdmittedJob:
-    """A Job that has quota of a ``flavor``. ``since`` counts admissions. While it is ``stopping`` it keeps its
-    quota until its pods end."""
-
-    job: QueuedJob
-    flavor: str
-    since: int = 0
-    stopping: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +110,6 @@ class Queues:
     """Names of ClusterQueues by namespace and name of a LocalQueue."""
     stopped: frozenset[tuple[str, str]]
     """The LocalQueues that are stopped."""
-    priorities: Mapping[str, int]
     checks: frozenset[str]
 
     def of(self, job: QueuedJob) -> ClusterQueue | None:
@@ -207,39 +186,6 @@ class Queues:
                 lacking.append(f"{quantity_text(resource, value)} {resource} in all{pods}, and {has}")
         return f"it asks for {', '.join(lacking or ['more than any one flavor has'])}"
 
-    def choose(self, job: QueuedJob, used: Used) -> tuple[str, str]:
-        """The first flavor that has enough beside what is ``used``, or "", and then why the Job waits."""
-        queue = self.queue(job)
-        reasons: list[str] = []
-        for flavor in queue.flavors:
-            reason = self._mismatch(flavor, job) or self._shortage(queue, flavor, job, used)
-            if not reason:
-                return flavor, ""
-            reasons.append(reason)
-        return "", "; ".join(reasons)
-
-    def queue(self, job: QueuedJob) -> ClusterQueue:
-        """The ClusterQueue of a Job that has one."""
-        queue = self.of(job)
-        assert queue is not None
-        return queue
-
-    def usage(self, job: QueuedJob, flavor: str) -> dict[FlavorResource, int]:
-        """What the Job uses of its queue's quota with this flavor."""
-        return {(flavor, resource): value for resource, value in _request_of(self.queue(job), job).items()}
-
-    def _shortage(self, queue: ClusterQueue, flavor: str, job: QueuedJob, used: Used) -> str:
-        """What of the flavor is too little now; empty if nothing is."""
-        reasons: list[str] = []
-        for key, value in self.usage(job, flavor).items():
-            others = sum(used.get(other.name, {}).get(key, 0) for other in self._cohort(queue))
-            own_usage = used.get(queue.name, {}).get(key, 0)
-            left = min(self._whole(queue, key) - others, self._most(queue, key) - own_usage)
-            if value > left:
-                more = quantity_text(key[1], value - left)
-                reasons.append(f"insufficient unused quota for {key[1]} in flavor {flavor}, {more} more needed")
-        return "; ".join(reasons)
-
     def _cohort(self, queue: ClusterQueue) -> list[ClusterQueue]:
         """The queues that lend one another unused quota, this one included."""
         if not queue.cohort:
@@ -274,86 +220,6 @@ def _request_of(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
     return {**wanted, PODS: job.pods} if PODS in queue.resources else wanted
 
 
-@dataclass
-class Decision:
-    """What one look at the queues comes to: who starts, who is stopped for whom, and why the others wait.
-
-    ``admitted`` are Jobs with their flavors. ``stopped`` are pairs of the Job that is stopped and the one for
-    which; ``reasons`` are by `QueuedJob.order`.
-    """
-
-    admitted: list[tuple[QueuedJob, str]] = field(default_factory=list[tuple[QueuedJob, str]])
-    stopped: list[tuple[AdmittedJob, QueuedJob]] = field(default_factory=list[tuple[AdmittedJob, QueuedJob]])
-    reasons: dict[int, str] = field(default_factory=dict[int, str])
-
-
-def decide(queues: Queues, waiting: Iterable[QueuedJob], running: Sequence[AdmittedJob]) -> Decision:
-    """Looks at all queues once. ``waiting`` are Jobs whose queues exist and are active.
-
-    The highest priority comes first, and of one priority the oldest. A Job that does not fit lets later ones pass.
-    """
-    decision = Decision()
-    used: dict[str, dict[FlavorResource, int]] = {}
-    for entry in running:
-        _add(used, queues.queue(entry.job).name, queues.usage(entry.job, entry.flavor))
-    for job in sorted(waiting, key=lambda entry: (-entry.priority, entry.order)):
-        flavor, reason = queues.choose(job, used)
-        if flavor:
-            decision.admitted.append((job, flavor))
-        else:
-            decision.reasons[job.order] = reason
-            targets, flavor = _preemption(queues, job, running, used)
-            if not targets:
-                continue
-            decision.stopped += [(target, job) for target in targets if not target.stopping]
-            names = ", ".join(target.job.name for target in targets)
-            decision.reasons[job.order] += f"; Pending the preemption of {names}"
-        # Nobody else gets what is freed for it, either.
-        _add(used, queues.queue(job).name, queues.usage(job, flavor))
-    return decision
-
-
-def _preemption(
-    queues: Queues, job: QueuedJob, running: Sequence[AdmittedJob], used: Used
-) -> tuple[list[AdmittedJob], str]:
-    """The Jobs of lower priority to stop so that ``job`` fits, as few as possible, and its flavor then.
-
-    No Jobs if it may stop none, or if stopping all is not enough. It stops the lowest priority first, and the
-    newest first where priorities are equal.
-    """
-    queue = queues.queue(job)
-    lower = [
-        entry
-        for entry in running
-        if queues.queue(entry.job).name == queue.name and entry.job.priority < job.priority
-    ]
-    lower.sort(key=lambda entry: (not entry.stopping, entry.job.priority, -entry.since))
-
-    def flavor_without(targets: Iterable[AdmittedJob]) -> str:
-        left = {name: dict(usage) for name, usage in used.items()}
-        for target in targets:
-            _add(left, queue.name, queues.usage(target.job, target.flavor), -1)
-        return queues.choose(job, left)[0]
-
-    if not queue.preempts or not flavor_without(lower):
-        return [], ""
-    count = next(count for count in range(1, len(lower) + 1) if flavor_without(lower[:count]))
-    targets = lower[:count]
-    for target in targets[-2::-1]:
-        others = [other for other in targets if other is not target]
-        if flavor_without(others):
-            targets = others
-    return targets, flavor_without(targets)
-
-
-def _add(
-    used: dict[str, dict[FlavorResource, int]], queue: str, usage: Mapping[FlavorResource, int], sign: int = 1
-) -> None:
-    queue_usage = used.setdefault(queue, {})
-    for key, value in usage.items():
-        queue_usage[key] = queue_usage.get(key, 0) + sign * value
-
-
 # The objects that a stack declares.
 
 
@@ -377,9 +243,6 @@ def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Prop
         cluster_queues={name: _cluster_queue(name, spec) for name, spec in specs("ClusterQueue").items()},
         local_queues={key: str(spec.get("clusterQueue") or "") for key, spec in local.items()},
         stopped=frozenset(key for key, spec in local.items() if _is_stopped(spec)),
-        priorities={
-            name: whole(properties.get("value"), 0) for name, properties in cluster_wide("WorkloadPriorityClass")
-        },
         checks=frozenset(specs("AdmissionCheck")),
     )
 
@@ -410,7 +273,6 @@ def _cluster_queue(name: str, spec: Properties) -> ClusterQueue:
         flavors=[str(flavor.get("name")) for flavor in flavors],
         nominal=limits("nominalQuota"),
         borrowing=limits("borrowingLimit"),
-        preempts=at(spec, "preemption", "withinClusterQueue") in {"LowerPriority", "LowerOrNewerEqualPriority"},
         reclaims=at(spec, "preemption", "reclaimWithinCohort") in {"LowerPriority", "Any"},
         selector=None if selector is None else mapping(selector),
         stopped=_is_stopped(spec),
@@ -423,13 +285,7 @@ def _is_stopped(spec: Properties) -> bool:
 
 
 def queued_job(
-    name: str,
-    namespace: str,
-    labels: Mapping[str, str],
-    *,
-    pods: int,
-    spec: Properties,
-    priorities: Mapping[str, int],
+    name: str, namespace: str, labels: Mapping[str, str], *, pods: int, spec: Properties
 ) -> QueuedJob | None:
     """What a Job with these ``labels`` and this pod ``spec`` asks of its queue; None where it names none.
 
@@ -447,5 +303,4 @@ def queued_job(
         selector=strings(spec.get("nodeSelector")),
         tolerations=tolerations(spec.get("tolerations")),
         affinity=affinity(mapping(required).get("nodeSelectorTerms")),
-        priority=priorities.get(labels.get(PRIORITY_LABEL, ""), 0),
     )

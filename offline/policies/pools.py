@@ -179,7 +179,7 @@ def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, QueuedJob, str]
     namespaces = {(stack.cluster_of(resource), _name(resource)): resource for resource in stack.of_type(NAMESPACE)}
     for workload in workloads(stack, JOB, CRON_JOB):
         queues = declared.get(workload.cluster)
-        job = _queued_job(workload, queues) if queues else None
+        job = _queued_job(workload)
         if queues is None or job is None or not _is_declared(job, queues):
             continue
         namespace = namespaces.get((workload.cluster, job.namespace))
@@ -187,7 +187,7 @@ def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, QueuedJob, str]
         yield workload, queues, job, queues.obstacle(job, labels) if namespace else ""
 
 
-def _queued_job(workload: Workload, queues: Queues) -> QueuedJob | None:
+def _queued_job(workload: Workload) -> QueuedJob | None:
     spec, namespace = workload.spec, workload.namespace
     choosing = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("affinity"))
     if not isinstance(namespace, str) or not known(choosing):
@@ -196,7 +196,7 @@ def _queued_job(workload: Workload, queues: Queues) -> QueuedJob | None:
     labels = released_labels(strings(metadata.get("labels")), strings(metadata.get("annotations")))
     name, pods = workload.resource.name, workload.pods
     try:
-        return queued_job(name, namespace, labels, pods=pods, spec=spec, priorities=queues.priorities)
+        return queued_job(name, namespace, labels, pods=pods, spec=spec)
     except ValueError:
         # Only an update can tell an amount, or it is no quantity, which Kubernetes refuses.
         return None

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Protocol
 
@@ -46,7 +46,7 @@ from slipway.offline.rehearsal.cluster.job_controller import (
     keep_apart,
 )
 from slipway.offline.rehearsal.cluster.job_pods import JobPods, pod_addresses
-from slipway.offline.rehearsal.cluster.job_queues import JobQueues, Ticket
+from slipway.offline.rehearsal.cluster.job_queues import require_quota
 from slipway.offline.rehearsal.cluster.kubelet import OOM_KILLED, Kubelet, Prepare
 from slipway.offline.rehearsal.cluster.pods import PodSpec, UnsupportedError
 from slipway.offline.rehearsal.cluster.quotas import Quotas, admit
@@ -145,7 +145,6 @@ class Engine(Observer):
 
     def __post_init__(self) -> None:
         self.scheduler.no_devices = self.plugins.obstacle
-        self.queues = JobQueues(self.objects)
         self.services = Services(
             Surroundings(
                 self.place,
@@ -392,64 +391,20 @@ class Engine(Observer):
         return moves.move(plan, jobs, stop, way)
 
     def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
-        """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""
+        """Runs a Job. Raises RefusedError where its queue would never admit it."""
         own_stop = LinkedStop(stop)
-
-        def preempt(other: str) -> None:
-            own_stop.request(job_controller.PREEMPTED, job.pod.grace_period)
-            self.note(record, f"stopped for {other}, which has a higher priority; it waits in its queue again")
 
         def paused(seconds: float) -> None:
             own_stop.wait(seconds / self.speed)
             if own_stop.requested:
                 raise CancelledError
 
-        record.attempts, record.queued = 0, 0.0
-        request = pods.request
-        ticket = self.queues.take(resource, job, preempt)
-        try:
-            while True:
-                if ticket:
-                    self._wait_in_queue(ticket, record, stop)
-                    pods.request = self._inject_programs(request, ticket, record)
-                wanted = add(*[pods.request.resources] * job.workers)
-                with self.quotas.hold(pods.namespace, wanted, paused, partial(self.note, record)):
-                    result = job_controller.run(
-                        job, own_stop, pods.run, partial(self.note, record), speed=self.speed
-                    )
-                record.attempts += result.attempts
-                if ticket is None or result.reason != job_controller.PREEMPTED:
-                    return result
-                own_stop = LinkedStop(stop)
-                self.queues.back(ticket)
-        finally:
-            if ticket:
-                self.queues.leave(ticket)
-
-    def _wait_in_queue(self, ticket: Ticket, record: JobRecord, stop: Stop) -> None:
-        began, name = time.time(), ticket.job.queue
-
-        def waits(reason: str) -> None:
-            record.phase = Phase.QUEUED
-            self.note(record, f"queued in {name}: {reason}")
-            self.display.job(record)
-
-        self.queues.wait(ticket, lambda: stop.requested, waits)
-        record.queued += time.time() - began
-        if record.phase is Phase.QUEUED:
-            record.phase = Phase.PENDING
-            self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.quota})")
-
-    def _inject_programs(self, request: PodRequest, ticket: Ticket, record: JobRecord) -> PodRequest:
-        """``request`` with what Kueue adds to the pods of a Job that it admits."""
-        if added := {key: value for key, value in ticket.labels.items() if key not in request.selector}:
-            listed = ", ".join(f"{key}={value}" for key, value in added.items())
-            self.note(record, f"Kueue adds the labels of flavor {ticket.quota} to its node selector: {listed}")
-        return replace(
-            request,
-            selector={**request.selector, **ticket.labels},
-            tolerations=[*request.tolerations, *ticket.tolerations],
-        )
+        require_quota(self.objects, resource, job)
+        wanted = add(*[pods.request.resources] * job.workers)
+        with self.quotas.hold(pods.namespace, wanted, paused, partial(self.note, record)):
+            result = job_controller.run(job, own_stop, pods.run, partial(self.note, record), speed=self.speed)
+        record.attempts = result.attempts
+        return result
 
     def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes], stop: Stop) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)

@@ -51,7 +51,7 @@ class Notes:
             "stack": self.stack,
             "pool": record.pool,
             "image": text(containers[0].get("image")) if containers else "",
-            "began": record.started + record.waited,
+            "began": record.started + record.pending,
             "ended": record.finished,
             "code": _code(job, record, objects),
             "results": json.loads(annotations.get(RESULTS_ANNOTATION, "[]")),

@@ -111,7 +111,7 @@ class HeldJob:
         try:
             result = self.run(self, stop)
         except CancelledError:
-            # It waited in its queue.
+            # It waited for quota.
             return
         except Exception as error:
             self.error = error

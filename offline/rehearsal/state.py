@@ -42,7 +42,6 @@ class Phase(StrEnum):
     """The phase of a Job. In the last six it has ended."""
 
     WAITING = "waiting"
-    QUEUED = "queued"
     PENDING = "pending"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -55,7 +54,7 @@ class Phase(StrEnum):
     @property
     def over(self) -> bool:
         """Whether the Job has ended."""
-        return self not in {Phase.WAITING, Phase.QUEUED, Phase.PENDING, Phase.RUNNING}
+        return self not in {Phase.WAITING, Phase.PENDING, Phase.RUNNING}
 
     @property
     def good(self) -> bool:
@@ -67,7 +66,7 @@ class Phase(StrEnum):
 class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
-    ``queued`` is how long it waited in a queue, ``pending`` for a node. ``requested`` is the whole pod with what a
+    ``pending`` is how long it waited for a node. ``requested`` is the whole pod with what a
     cloud injects. ``epochs`` are (done, all) of a training, as its log says, or of another ``unit``. ``workers``
     are the pods that run at once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes``
     are how many of these work together, each on a node of its own, 0 where they do not, and ``generations`` how
@@ -96,7 +95,6 @@ class JobRecord:
     started: Seconds = 0.0
     finished: Seconds = 0.0
     pending: Seconds = 0.0
-    queued: Seconds = 0.0
     attempts: int = 0
     exit_code: int | None = None
     reason: str = ""
@@ -111,12 +109,7 @@ class JobRecord:
     @property
     def seconds(self) -> float:
         """For how long the Job's last run ran, without what it waited for."""
-        return max(self.finished - self.started - self.waited, 0.0)
-
-    @property
-    def waited(self) -> float:
-        """For how long it waited, in a queue and for nodes."""
-        return self.queued + self.pending
+        return max(self.finished - self.started - self.pending, 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON values."""

@@ -56,9 +56,6 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 INTERRUPTED = "Interrupted"
 """Reason of a Job that the rehearsal itself ended; no condition of Kubernetes."""
 
-PREEMPTED = "Preempted"
-"""Reason of a Job that its queue stopped for another, and of its pods' end. It starts again once admitted."""
-
 SUSPENDED = "Suspended"
 """Reason of a Job that was suspended while it ran, and of its pods' end. It starts again once it is let run."""
 
@@ -412,7 +409,7 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
 
 
 def _stopped_result(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
-    if reason := {"interrupted": INTERRUPTED, PREEMPTED: PREEMPTED, SUSPENDED: SUSPENDED}.get(stop.kind):
+    if reason := {"interrupted": INTERRUPTED, SUSPENDED: SUSPENDED}.get(stop.kind):
         return JobResult(False, reason, "", 0, pod)
     return JobResult(False, DEADLINE_EXCEEDED, f"it was active longer than its {job.deadline} s", 0, pod)
 

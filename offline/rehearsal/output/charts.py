@@ -99,7 +99,7 @@ def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline
             record=record,
             text=f"{record.seconds:.1f} s",
             start=(record.started - began) / whole,
-            running=(min(record.started + record.queued + record.pending, record.finished) - began) / whole,
+            running=(min(record.started + record.pending, record.finished) - began) / whole,
             end=(record.finished - began) / whole,
         )
         if record.urn in urns

@@ -26,7 +26,6 @@ class Job(Model):
     node: str
     seconds: float
     pending: float
-    queued: float
     attempts: int
     exit_code: int | None
     reason: str

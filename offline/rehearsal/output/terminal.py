@@ -29,7 +29,6 @@ from slipway.offline.rehearsal.state import JobRecord, Phase, ServicePhase, Serv
 
 MARKS = {
     Phase.WAITING: ("·", "dim"),
-    Phase.QUEUED: ("◌", "yellow"),
     Phase.PENDING: ("◌", "yellow"),
     Phase.SUCCEEDED: ("✔", "green"),
     Phase.UNCHANGED: ("=", "green"),
@@ -106,7 +105,7 @@ class PlainDisplay:
         with self._lock:
             changed = self._phases.get(record.name) is not record.phase
             self._phases[record.name] = record.phase
-        if changed and record.phase not in {Phase.PENDING, Phase.QUEUED}:
+        if changed and record.phase is not Phase.PENDING:
             self._line(record, describe(record))
         elif record.epochs and self._next_epoch(record.name, *record.epochs):
             self._line(record, f"{record.unit} {record.epochs[0]}/{record.epochs[1]}")
@@ -241,7 +240,6 @@ def describe(record: JobRecord) -> str:
     elif record.workers > 1:
         place = f" in {record.workers} pods{place}"
     texts = {
-        Phase.QUEUED: "queued",
         Phase.PENDING: "Pending",
         Phase.RUNNING: f"running{place}",
         Phase.SUCCEEDED: f"succeeded{place} in {record.seconds:.1f} s",
@@ -272,7 +270,7 @@ def describe_service(record: ServiceRecord) -> str:
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
 
 SHOWN_WAIT = 0.1
-"""Seconds in a queue that are worth a word."""
+"""Seconds of waiting that are worth a word."""
 
 LOG_LINES = 20
 """Lines of a failed Job's log that are shown."""
@@ -348,7 +346,7 @@ def times(record: JobRecord) -> tuple[str, str]:
     """How long a Job waited and ran, as people read it; empty where it did not."""
     if not record.started:
         return "", ""
-    return (f"{record.waited:.1f} s" if record.waited >= SHOWN_WAIT else ""), f"{record.seconds:.1f} s"
+    return (f"{record.pending:.1f} s" if record.pending >= SHOWN_WAIT else ""), f"{record.seconds:.1f} s"
 
 
 def usage_table(used: Sequence[UsedBy]) -> Table:
@@ -364,8 +362,7 @@ def usage_table(used: Sequence[UsedBy]) -> Table:
 
 
 def pods_of(record: JobRecord) -> list[str]:
-    """How many pods a Job has at once, how many it took in all, how often they began together, and how long it
-    waited in a queue."""
+    """How many pods a Job has at once, how many it took in all, and how often they began together."""
     names: list[str] = []
     if record.nodes:
         names.append(f"{record.nodes} pods on {record.nodes} nodes")
@@ -375,8 +372,6 @@ def pods_of(record: JobRecord) -> list[str]:
         names.append(f"{record.attempts} pods in all" if record.nodes else f"{record.attempts} pods")
     if record.generations > 1:
         names.append(f"began {record.generations} times")
-    if record.queued >= SHOWN_WAIT:
-        names.append(f"queued {record.queued:.1f} s")
     return names
 
 

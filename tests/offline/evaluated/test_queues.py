@@ -12,11 +12,8 @@ from slipway.infra.review.stack import leaves
 from slipway.offline.engine.provider_outputs import kind_of
 from slipway.offline.evaluated.queues import (
     GROUP,
-    AdmittedJob,
-    Decision,
     QueuedJob,
     Queues,
-    decide,
     is_served,
     queued_job,
     queues_of,
@@ -55,42 +52,8 @@ def queues(*, flavors: Mapping[str, Any] | None = None, **named: Mapping[str, An
     return queues_of(lambda kind: list(objects.get(kind, {}).items()), local)
 
 
-def job(
-    name: str, gpus: int = 1, *, order: int = 0, queue: str = "own", priority: int = 0, **changes: Any
-) -> QueuedJob:
-    return replace(QueuedJob(name, "ml", queue, 1, {GPU: gpus}, priority=priority, order=order), **changes)
-
-
-def running(*jobs: QueuedJob) -> list[AdmittedJob]:
-    return [AdmittedJob(entry, "t4", since) for since, entry in enumerate(jobs)]
-
-
-def names(decision: Decision) -> list[str]:
-    return [admitted.name for admitted, _ in decision.admitted]
-
-
-def test_a_job_has_quota_for_all_of_its_pods_or_for_none() -> None:
-    few = queues(own=cluster_queue(quota("t4", gpu=3)))
-    decision = decide(few, [job("two", 2, order=0), job("more", 2, order=1)], [])
-    assert names(decision) == ["two"]
-    assert set(decision.reasons) == {1}
-    assert f"{GPU} in flavor t4, 1 more needed" in decision.reasons[1]
-
-
-def test_priority_comes_before_age_and_who_does_not_fit_lets_others_pass() -> None:
-    few = queues(own=cluster_queue(quota("t4", gpu=2)))
-    waiting = [job("old", order=0), job("new", order=1), job("urgent", order=2, priority=300)]
-    assert names(decide(few, waiting, [])) == ["urgent", "old"]
-    assert names(decide(few, [job("big", 2, order=0), job("small", order=1)], running(job("other")))) == ["small"]
-
-
-@pytest.mark.parametrize(
-    ("change", "flavor"),
-    [({}, "t4"), ({"selector": {"pool": "l4", "zone": "a"}}, "l4"), ({"amounts": {GPU: 4}}, "l4")],
-)
-def test_the_first_flavor_that_fits_is_taken(change: Mapping[str, Any], flavor: str) -> None:
-    two = queues(own=cluster_queue(quota("t4", gpu=2), quota("l4", gpu=8)))
-    assert two.choose(job("train", **change), {})[0] == flavor
+def job(name: str, gpus: int = 1, *, queue: str = "own", **changes: Any) -> QueuedJob:
+    return replace(QueuedJob(name, "ml", queue, 1, {GPU: gpus}), **changes)
 
 
 def test_a_taint_of_a_flavor_has_to_be_tolerated() -> None:
@@ -98,7 +61,7 @@ def test_a_taint_of_a_flavor_has_to_be_tolerated() -> None:
     tainted = queues(flavors={"t4": {"spec": {"nodeTaints": [taint]}}}, own=cluster_queue(quota("t4", gpu=2)))
     assert "untolerated taint" in tainted.never(job("train"))
     spec = {"tolerations": [{"key": GPU, "operator": "Exists"}]}
-    tolerating = queued_job("train", "ml", {f"{GROUP}/queue-name": "own"}, pods=1, spec=spec, priorities={})
+    tolerating = queued_job("train", "ml", {f"{GROUP}/queue-name": "own"}, pods=1, spec=spec)
     assert tolerating is not None
     assert tainted.never(tolerating) == ""
 
@@ -136,11 +99,6 @@ def test_quota_that_others_of_a_cohort_do_not_use_is_borrowed() -> None:
         pair = queues(own=own, lender=lender)
         assert pair.never(job("train", most)) == ""
         assert f"is {most}" in pair.never(job("train", most + 1))
-        assert names(decide(pair, [job("train", most)], [])) == ["train"]
-    pair = queues(own=cluster_queue(mine, cohortName="all"), lender=lender)
-    used = running(job("theirs", 1, queue="lender"))
-    assert names(decide(pair, [job("train", 4)], used)) == []
-    assert names(decide(pair, [job("train", 3)], used)) == ["train"]
 
 
 def test_more_than_the_own_share_is_never_taken_back() -> None:
@@ -149,35 +107,6 @@ def test_more_than_the_own_share_is_never_taken_back() -> None:
     assert pair.beyond_share(job("train", 2)) == ""
     assert "is 2" in pair.beyond_share(job("train", 3))
     assert pair.beyond_share(job("train", 5)) == "", "it is never admitted"
-
-
-def preempting(count: int) -> Queues:
-    return queues(own=cluster_queue(quota("t4", gpu=count), preemption={"withinClusterQueue": "LowerPriority"}))
-
-
-def test_the_newest_of_the_lowest_priority_is_stopped_and_no_more_than_needed() -> None:
-    used = running(job("a", order=0), job("b", order=1), job("c", order=2, priority=100), job("d", order=3))
-    decision = decide(preempting(4), [job("urgent", 2, order=9, priority=300)], used)
-    assert [(gone.job.name, other.name) for gone, other in decision.stopped] == [("d", "urgent"), ("b", "urgent")]
-    assert "d, b" in decision.reasons[9]
-    large = running(job("a", 2, order=0), job("b", 1, order=1))
-    decision = decide(preempting(3), [job("urgent", 2, order=9, priority=300)], large)
-    assert [gone.job.name for gone, _ in decision.stopped] == ["a"]
-
-
-def test_nobody_is_stopped_in_vain_or_for_the_same_priority_or_without_leave() -> None:
-    used = running(job("a"), job("b", order=1, priority=300), job("c", order=2, priority=300))
-    for waiting in (job("urgent", 2, order=9, priority=300), job("equal", order=9)):
-        assert decide(preempting(3), [waiting], used).stopped == []
-    never = queues(own=cluster_queue(quota("t4", gpu=3)))
-    assert decide(never, [job("urgent", order=9, priority=300)], used).stopped == []
-
-
-def test_what_is_freed_for_a_job_is_nobody_elses() -> None:
-    stopping = [replace(entry, stopping=True) for entry in running(job("a", 2))]
-    waiting = [job("urgent", order=8, priority=300), job("small", order=9)]
-    decision = decide(preempting(2), waiting, stopping)
-    assert (names(decision), decision.stopped) == ([], [])
 
 
 def test_each_pod_counts_where_a_queue_covers_pods() -> None:

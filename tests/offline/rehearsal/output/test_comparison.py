@@ -246,4 +246,4 @@ def test_a_folder_among_the_results_is_named_where_it_is_and_one_that_is_not_the
 
 
 def test_what_a_job_waited_is_not_in_what_it_ran() -> None:
-    assert times(JobRecord("urn", "n", started=100, finished=130, queued=4, pending=6)) == ("10.0 s", "20.0 s")
+    assert times(JobRecord("urn", "n", started=100, finished=130, pending=10)) == ("10.0 s", "20.0 s")
