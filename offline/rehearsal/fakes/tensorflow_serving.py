@@ -54,9 +54,7 @@ def load(config: str) -> Version:
     content = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
     graph = next(meta_graph for meta_graph in content.meta_graphs if "serve" in meta_graph.meta_info_def.tags)
     options = {"always_print_fields_with_no_presence": True, "preserving_proto_field_name": True}
-    signatures = {
-        alias: json_format.MessageToDict(entry, **options) for alias, entry in graph.signature_def.items()
-    }
+    signatures = {key: json_format.MessageToDict(value, **options) for key, value in graph.signature_def.items()}
     return Version(json.loads(name), int(number), loaded.signatures["serving_default"], signatures)
 
 
