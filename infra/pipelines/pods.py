@@ -115,7 +115,6 @@ class Command:
     repository, or absolute. Of its Python files those ship that the program imports, and those that one of
     ``files``, patterns below ``code``, names; of its other files all. With ``directory`` it starts elsewhere:
     ``{output}``, ``{scratch}``, a folder below one of them, or a path of ``mounts``.
-    ``notebook`` is the path below ``code`` of the notebook that it runs, where it does.
     """
 
     code: str
@@ -123,7 +122,6 @@ class Command:
     substitute: Substitute | None = None
     directory: str = ""
     mounts: Sequence[ProgramMount] = ()
-    notebook: str = ""
 
 
 @dataclass(frozen=True)

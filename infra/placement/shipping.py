@@ -19,7 +19,6 @@ from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS, FOLDER_
 from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, Supplement
 from slipway.infra.pipelines.discovery import DeclaredPipeline, location
 from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
-from slipway.infra.pipelines.notebook_step import notebook_problem
 from slipway.infra.pipelines.pods import SUBSTITUTE, Substitute
 from slipway.infra.pipelines.pods import Command as DeclaredCommand
 from slipway.infra.placed import CODE, PACKAGES, Command, Requirements, Step
@@ -133,11 +132,6 @@ def _command_problems(
     assert step.command is not None
     locks = [(step.requirements, ("requirements",)), (_substitute_lock(step), (SUBSTITUTE, "requirements"))]
     yield from _lock_problems(pipeline, step, locks, root)
-    if notebook := step.command.notebook:
-        lock = located(step.requirements, root) if step.requirements else None
-        known = step.build is None and step.placed_by.image is None
-        if why := notebook_problem(root / step.command.code / notebook, lock, known=known):
-            yield Problem(pipeline.declared_at(step, "notebook"), notebook, *why)
     try:
         command_bundle(command_of(step, beside, root), step.arguments, root)
     except ShippingError as error:

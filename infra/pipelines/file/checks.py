@@ -31,7 +31,6 @@ from slipway.infra.pipelines.file.references import in_environment, in_items, in
 from slipway.infra.pipelines.file.section import MODE, SECTION_KEYS, WORKERS, annotation, axis, is_parameter
 from slipway.infra.pipelines.file.shape import Parameter, PipelineFile, PipelineService, PipelineStep, used_in
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
-from slipway.infra.pipelines.notebook_step import notebook_findings
 from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
     build_findings,
@@ -63,7 +62,6 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         at: Path = ("steps", name)
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared, readers.get(name, []))
-        yield from _program(at, step, declared)
         taken = variables_of_steps(several=bool(step.items or step.nodes or step.search))
         yield from environment_findings(at, step.environment, step.secrets, taken)
         yield from path_findings((*at, "code"), step.code, folder=True)
@@ -103,23 +101,6 @@ def check_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Fin
             mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
             if (mode, workers) != (step.items.mode, step.workers or 1):
                 yield from _waiting((*at, WORKERS), mode, workers, read=((*at, MODE),))
-
-
-def _program(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about what a step runs: a command, or a notebook with its parameters."""
-    if step.notebook is None:
-        if step.parameters:
-            fix = "write the values into `run`, or name a `notebook`"
-            yield Finding((*at, "parameters"), step.parameters, "they are those of a notebook", fix)
-        if not step.run:
-            fix = "add it: the command, or a `notebook`"
-            yield Finding((*at, "run"), None, "required, and not there", fix, read=((*at, "notebook"),))
-        return
-    yield from notebook_findings(at, step.notebook, step.parameters)
-    if step.run != declared.command_of_notebook(step):
-        yield Finding((*at, "run"), "run", "the step has a `notebook`, too", "remove one of them")
-    if step.nodes is not None:
-        yield Finding((*at, NODES), step.nodes.count, "a notebook runs in one pod", "remove it, or `notebook`")
 
 
 def _parameter_name(name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -198,7 +179,7 @@ def _references(
     script = is_script(step.run)
     for index, word in enumerate(step.run):
         if script:
-            yield from in_script((*at, "parameters" if step.notebook else "run"), word, name, declared)
+            yield from in_script((*at, "run"), word, name, declared)
         else:
             yield from in_step((*at, "run", index), word, name, declared)
     for key, word in step.environment.items():

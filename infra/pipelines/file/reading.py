@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from slipway.infra.pipelines import mounts, notebook_step, pods, valkey
+from slipway.infra.pipelines import mounts, pods, valkey
 from slipway.infra.pipelines.app_kinds.contract import APPS, AppInStack, AppKind
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.checkpoints import CHECKPOINTS
@@ -157,7 +157,6 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
                 step.rehearsal and step.rehearsal.substitute(fill, place),
                 step.directory or "",
                 mounts.declare(step.mounts),
-                step.notebook or "",
             ),
             environment={variable: fill(word) for variable, word in step.environment.items()},
             secrets=step.secrets,
@@ -215,8 +214,6 @@ def _results(step: PipelineStep, declared: PipelineFile) -> tuple[Result, ...]:
     table: list[Result] = [items_table(declare_columns(step.items.columns))] if step.items else []
     if step.search:
         table = [*step.search.results(_kinds(step.search, declared))]
-    if step.notebook and step.items is None and notebook_step.NAME not in step.results:
-        table.append(notebook_step.page_of(step.notebook))
     return (*table, *(result.declare(name) for name, result in step.results.items()))
 
 

@@ -3,9 +3,10 @@
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, Field, create_model
 
 from slipway.infra.commands import page
 from slipway.infra.pipelines import pods
@@ -23,7 +24,6 @@ from slipway.infra.pipelines.matrix import (
     Scalar,
 )
 from slipway.infra.pipelines.mounts import Mount, Mounted, references
-from slipway.infra.pipelines.notebook_step import command_of_notebook
 from slipway.infra.pipelines.pods import Built, RehearsalCommand, Word, Words
 from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
 from slipway.infra.pipelines.scripts import Run
@@ -31,6 +31,7 @@ from slipway.infra.pipelines.search import StepSearch
 from slipway.infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
 from slipway.infra.schema.names import Image
 from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.renamed import Removed
 
 APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp)
 """The kinds of apps."""
@@ -145,22 +146,16 @@ class ServiceProbe(Model):
 class PipelineStep(Model):
     """A step: a program, what it reads, and what it needs."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "notebook": Removed('write `run: [papermill, train.ipynb, "{output}/train.ipynb"]`'),
+        "parameters": Removed('write them into `run`: `[papermill, …, -p, trees, "{trees}"]`'),
+    }
+
     run: Run = Field(
-        default_factory=list[str],
         description="The command: its program and its arguments, or a text that bash reads. `{output}` is the "
         "directory that it writes, `{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, "
         "`{store}` the store; `{{` and `}}` are braces. With `items`, `{item}` is the item's file, `{output}` a "
-        "directory of its own, `{previous}` the result before it. Required without a `notebook`.",
-    )
-    notebook: str | None = Field(
-        default=None,
-        description="A Jupyter notebook below `code` in place of `run`. papermill runs it; what it has shown is a "
-        "result, whether or not a cell fails.",
-    )
-    parameters: dict[str, Scalar] = Field(
-        default_factory=dict[str, Any],
-        description="Values of variables of the notebook, in place of those of its cell `parameters`. They may be "
-        'references: `{data: "{prepare}", trees: "{trees}", output: "{output}"}`.',
+        "directory of its own, `{previous}` the result before it.",
     )
     description: str | None = Field(default=None, description="What the step does.")
     code: str = Field(default=".", description="The folder whose files it needs, and in which it starts.")
@@ -298,19 +293,6 @@ class PipelineFile(Model):
         default_factory=dict[str, AppKind],
         description="Programs that run after the steps and stay, by name: a model server, a page, a notebook.",
     )
-
-    @model_validator(mode="after")
-    def _start_notebooks(self) -> Self:
-        """Gives each step with a notebook the command that runs it."""
-        for name, step in self.steps.items():
-            if step.notebook is not None and not step.run:
-                self.steps[name] = step.model_copy(update={"run": self.command_of_notebook(step)})
-        return self
-
-    def command_of_notebook(self, step: PipelineStep) -> list[str]:
-        """The command line of a step with a notebook."""
-        types = {name: parameter.type for name, parameter in self.parameters.items()}
-        return command_of_notebook(step.notebook or "", step.parameters, types)
 
 
 def used_in(step: PipelineStep) -> dict[str, None]:
