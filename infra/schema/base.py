@@ -4,7 +4,6 @@ import ipaddress
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -187,18 +186,6 @@ def misuse(block: ipaddress.IPv4Network, usable: Iterable[ipaddress.IPv4Network]
     if block.is_multicast:
         return "multicast addresses, which no machine can have"
     return "addresses of the Internet, which pods could then not reach"
-
-
-def _utc_time(value: str) -> str:
-    try:
-        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
-    except ValueError:
-        raise refuse("not a time in RFC 3339 and UTC", 'write it in quotes, as `"2026-01-03T02:00:00Z"`') from None
-    return value
-
-
-UtcTime = Annotated[str, AfterValidator(_utc_time)]
-"""A time in RFC 3339 and UTC. Pulumi rewrites one that stands without quotes."""
 
 
 Labels = dict[str, str]

@@ -9,6 +9,8 @@ is gone is refused; for one minor version the error says what to write instead.
 
 from dataclasses import dataclass
 
+from slipway.infra.commands import page
+
 
 @dataclass(frozen=True)
 class Renamed:
@@ -55,6 +57,12 @@ class Removed:
     def reason(self) -> str:
         """Why it is refused."""
         return f"removed in {self.since}"
+
+
+def by_transformation(resource: str, argument: str) -> Removed:
+    """A key whose value only went to the ``argument`` of a ``resource`` that is declared."""
+    shown = f"by a transformation, as {page('transformations.md')} shows"
+    return Removed(f"set `{argument}` of the {resource} {shown}: else the next `pulumi up` sets the default")
 
 
 def warning(key: str, reason: str, fix: str) -> str:

@@ -36,7 +36,7 @@ POOLS: Mapping[str, Mapping[str, Any]] = {
         "reserved": {**N1, "gpus": 1, "reservation": "mine"},
         "preemptible": {**N1, "gpus": 1, "preemptible": True},
         "queued": {"machine_type": "a3-highgpu-8g", "accelerator": "nvidia-h100-80gb", "flex_start": True}
-        | {"nodes": {"total_min": 0, "total_max": 1}, "zones": ["us-central1-a"], "auto_repair": False},
+        | {"nodes": {"total_min": 0, "total_max": 1}, "zones": ["us-central1-a"]},
     },
     "aws-dev": {
         "large": {"instance_type": "m6i.2xlarge", "disk_type": "gp2", "disk_size_gb": 300},

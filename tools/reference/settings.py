@@ -103,7 +103,6 @@ KINDS: Mapping[Any, str] = {
         (base.Size, "size"),
         (base.Duration, "duration"),
         (base.Cidr, "CIDR block"),
-        (base.UtcTime, "time in UTC"),
         (cron.Cron, "cron"),
         (cron.TimeZone, "time zone"),
         (images.Image, "image by digest"),

@@ -147,9 +147,7 @@ def _lifecycle(store: S3Store) -> list[aws.s3.BucketLifecycleConfigurationRuleAr
             status="Enabled",
             filter=everything,
             abort_incomplete_multipart_upload=(
-                aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
-                    days_after_initiation=store.temporary_days
-                )
+                aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(days_after_initiation=7)
             ),
         ),
         aws.s3.BucketLifecycleConfigurationRuleArgs(

@@ -9,7 +9,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from slipway.infra.clouds.aws.catalogue import addon_version
-from slipway.infra.clouds.aws.network import Network
+from slipway.infra.clouds.aws.network import LOG_DAYS, Network
 from slipway.infra.clouds.aws.pools import NodeGroupArgs, node_group
 from slipway.infra.clouds.aws.roles import (
     Granted,
@@ -324,7 +324,7 @@ class EksCluster(pulumi.ComponentResource):
             region=self._region,
             # The name that EKS writes to. Made here, so that it has a retention and goes with the cluster.
             name=f"/aws/eks/{self.eks_name}/cluster",
-            retention_in_days=cluster.control_plane.log_days,
+            retention_in_days=LOG_DAYS,
             tags=named(cluster.tags, self.eks_name),
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )

@@ -28,6 +28,9 @@ ANYWHERE = "0.0.0.0/0"
 NAME_LIMIT = 255
 """Of a tag's value."""
 
+LOG_DAYS = 30
+"""Days after which CloudWatch deletes logs, and S3 those of accesses."""
+
 LOAD_BALANCERS = {"public": "kubernetes.io/role/elb", "private": "kubernetes.io/role/internal-elb"}
 """The tags by which load balancer controllers find the subnets of each kind.
 
@@ -237,7 +240,7 @@ DELIVERY = "logging.s3.amazonaws.com"
 
 @dataclass(frozen=True)
 class AccessLogsArgs:
-    """The bucket whose accesses are logged, and for how many ``days`` the logs are kept.
+    """The bucket whose accesses are logged.
 
     With ``protect`` neither Pulumi nor a destroy deletes them.
     """
@@ -245,7 +248,6 @@ class AccessLogsArgs:
     bucket: aws.s3.Bucket
     cluster: AwsCluster
     account: pulumi.Output[str]
-    days: int
     protect: bool
 
 
@@ -273,7 +275,7 @@ def flow_logs(name: str, args: FlowLogsArgs, parent: pulumi.Resource) -> None:
         f"{name}-flow-logs",
         region=region,
         name=called,
-        retention_in_days=cluster.flow_log_days,
+        retention_in_days=LOG_DAYS,
         tags=named(cluster.tags, called),
         opts=pulumi.ResourceOptions(parent=parent, protect=args.protect),
     )
@@ -342,7 +344,7 @@ def access_logs(name: str, args: AccessLogsArgs) -> None:
                 id="old-logs",
                 status="Enabled",
                 filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
-                expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=args.days),
+                expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=LOG_DAYS),
                 abort_incomplete_multipart_upload=(
                     aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
                         days_after_initiation=1

@@ -35,11 +35,10 @@ from slipway.infra.schema.base import (
 )
 from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.problems import Problem, did_you_mean, listed, nearest
-from slipway.infra.schema.renamed import Removed
+from slipway.infra.schema.renamed import Removed, by_transformation
 from slipway.infra.schema.request import Starter, Wish, has_room
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
-LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731]
 """For how many days CloudWatch can be told to keep logs."""
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
@@ -186,6 +185,10 @@ class ControlPlane(Model):
     Nodes and whatever else is in the VPC always reach it through its private endpoint.
     """
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days")
+    }
+
     public_endpoint: bool = Field(
         default=True,
         description="An endpoint on the Internet, open to `authorized_networks` only. Without it `pulumi up` and "
@@ -198,7 +201,6 @@ class ControlPlane(Model):
         default_factory=lambda: ["api", "audit", "authenticator"],
         description="What the control plane logs to CloudWatch.",
     )
-    log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes these logs.")
     secrets_key: str | None = Field(
         default=None,
         description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates in "
@@ -241,6 +243,9 @@ class AwsCluster(ReachableCluster, CreatedCluster):
     """An EKS cluster with a VPC of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days")
+    }
 
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
     region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
@@ -264,7 +269,6 @@ class AwsCluster(ReachableCluster, CreatedCluster):
     flow_logs: bool = Field(
         default=False, description="Log all connections of the VPC to CloudWatch, which bills by volume."
     )
-    flow_log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes flow logs.")
     registry: bool = Field(
         default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
     )
@@ -285,6 +289,12 @@ class AwsCluster(ReachableCluster, CreatedCluster):
 class S3Store(StoreSettings):
     """An S3 bucket in the cluster's region, mounted in pods with Amazon S3 Files."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "temporary_days": by_transformation("aws.s3.BucketLifecycleConfiguration", "rules"),
+        "cache_days": by_transformation("aws.s3.FilesSynchronizationConfiguration", "expiration_data_rules"),
+        "access_log_days": by_transformation("aws.s3.BucketLifecycleConfiguration", "rules"),
+    }
+
     kind: Literal["s3"] = Field(description="`s3`: an S3 bucket.")
     bucket: str | None = Field(
         default=None, description="Bucket name; default: `slipway-<stack>-<account>-<region>`."
@@ -298,27 +308,21 @@ class S3Store(StoreSettings):
         default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
     )
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
-    temporary_days: Int = Field(
-        default=7, ge=1, description="Days after which the parts of an unfinished upload are deleted."
-    )
-    cache_days: Int = Field(
-        default=30,
-        ge=1,
-        le=365,
-        description="Days after its last use when a file's copy leaves S3 Files' own storage; the object stays.",
-    )
     kms_key: str | None = Field(
         default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
     )
     access_logs: bool = Field(
         default=False, description="Log each access to the bucket, in a bucket of its own that the stack creates."
     )
-    access_log_days: Int = Field(default=30, ge=1, description="Days after which access logs are deleted.")
 
 
 class ExistingS3Store(StoreSettings):
     """A folder of an S3 bucket that is there already, mounted in pods with Amazon S3 Files. The stack neither
     creates nor deletes the bucket, nor changes its settings: its own roles get rights on the folder."""
+
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "cache_days": by_transformation("aws.s3.FilesSynchronizationConfiguration", "expiration_data_rules")
+    }
 
     kind: Literal["existing-s3"] = Field(description="`existing-s3`: an S3 bucket that you have.")
     bucket: str = Field(
@@ -329,12 +333,6 @@ class ExistingS3Store(StoreSettings):
         description="The folder that pods may read and write: `vision/slipway`. The store is `store` in it. Two "
         "stacks need two."
     )
-    cache_days: Int = Field(
-        default=30,
-        ge=1,
-        le=365,
-        description="Days after its last use when a file's copy leaves S3 Files' own storage; the object stays.",
-    )
     kms_key: str | None = Field(
         default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
     )
@@ -343,13 +341,12 @@ class ExistingS3Store(StoreSettings):
 class EfsStore(StoreSettings):
     """An EFS file system in the cluster's VPC: plain NFS, without a bucket behind it."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "throughput": by_transformation("aws.efs.FileSystem", "throughput_mode"),
+        "infrequent_access_days": by_transformation("aws.efs.FileSystem", "lifecycle_policies"),
+    }
+
     kind: Literal["efs"] = Field(description="`efs`: an Elastic File System.")
-    throughput: Literal["elastic", "bursting"] = Field(
-        default="elastic", description="`elastic` is paid by what is read and written, `bursting` grows with size."
-    )
-    infrequent_access_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] | None = Field(
-        default=30, description="Days after its last use when a file moves to cheaper storage; null: never."
-    )
     backup: bool = Field(default=False, description="Daily backups, kept for 35 days by AWS Backup.")
     kms_key: str | None = Field(
         default=None, description="ARN of the KMS key that encrypts it; default: AWS's own key for EFS."

@@ -149,8 +149,12 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
         region=region,
         encrypted=True,
         kms_key_id=store.kms_key,
-        throughput_mode=store.throughput,
-        lifecycle_policies=_lifecycle(store),
+        throughput_mode="elastic",
+        # One transition per policy, as EFS wants it. What is read comes back.
+        lifecycle_policies=[
+            aws.efs.FileSystemLifecyclePolicyArgs(transition_to_ia="AFTER_30_DAYS"),
+            aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
+        ],
         tags=tags,
         opts=pulumi.ResourceOptions(protect=args.protect),
     )
@@ -215,17 +219,8 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
     )
 
 
-def _lifecycle(store: EfsStore) -> list[aws.efs.FileSystemLifecyclePolicyArgs]:
-    """One transition per policy, as EFS wants it. What is read comes back."""
-    days = store.infrequent_access_days
-    if days is None:
-        return []
-    unit = "DAY" if days == 1 else "DAYS"
-    return [
-        aws.efs.FileSystemLifecyclePolicyArgs(transition_to_ia=f"AFTER_{days}_{unit}"),
-        aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
-    ]
-
+KEPT_DAYS = 30
+"""Days after its last use when a file's copy leaves S3 Files' own storage; the object stays."""
 
 # The bucket as a file system: Amazon S3 Files, which renames and appends as Mountpoint for S3 cannot.
 #
@@ -288,7 +283,7 @@ def s3_files(name: str, store: BucketStore, bucket: StoreBucket, args: MountArgs
             )
         ],
         expiration_data_rules=[
-            aws.s3.FilesSynchronizationConfigurationExpirationDataRuleArgs(days_after_last_access=store.cache_days)
+            aws.s3.FilesSynchronizationConfigurationExpirationDataRuleArgs(days_after_last_access=KEPT_DAYS)
         ],
         opts=child,
     )
@@ -462,8 +457,7 @@ def _bucket(name: str, settings: BucketStore, args: MountArgs) -> StoreBucket:
         return existing_bucket(settings)
     bucket = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
     if settings.access_logs:
-        days = settings.access_log_days
-        access_logs(name, AccessLogsArgs(bucket.created[0], args.settings, args.account, days, args.protect))
+        access_logs(name, AccessLogsArgs(bucket.created[0], args.settings, args.account, args.protect))
     return bucket
 
 

@@ -39,15 +39,6 @@ class AttachLimit:
 
 
 @dataclass(frozen=True)
-class MaintenanceLimits:
-    """GKE wants `least_hours` of maintenance in any `days`, in windows of `window_hours` or more."""
-
-    window_hours: int
-    least_hours: int
-    days: int
-
-
-@dataclass(frozen=True)
 class Offer:
     """How Google offers an accelerator.
 
@@ -296,12 +287,6 @@ def ephemeral_ssds(node: NodeShape) -> int:
     if node.local_ssd_count or node.local_ssd_block_count or machine is None:
         return node.local_ssd_count
     return machine.bundled_local_ssds
-
-
-@cache
-def maintenance_limits() -> MaintenanceLimits:
-    """What GKE wants of a cluster's maintenance windows."""
-    return MaintenanceLimits(**_gke()["maintenance"])
 
 
 @cache

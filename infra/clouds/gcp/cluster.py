@@ -132,9 +132,10 @@ class GkeCluster(pulumi.ComponentResource):
             release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
             maintenance_policy=gcp.container.ClusterMaintenancePolicyArgs(
                 recurring_window=gcp.container.ClusterMaintenancePolicyRecurringWindowArgs(
-                    start_time=cluster.maintenance.start,
-                    end_time=cluster.maintenance.end,
-                    recurrence=cluster.maintenance.recurrence,
+                    # Weekends by UTC. GKE wants 48 hours or more in any 32 days.
+                    start_time="2026-01-03T02:00:00Z",
+                    end_time="2026-01-03T10:00:00Z",
+                    recurrence="FREQ=WEEKLY;BYDAY=SA,SU",
                 )
             ),
             networking_mode="VPC_NATIVE",

@@ -102,7 +102,7 @@ def node_config(
         image_type=pool.image_type,
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.image_streaming),
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.gvnic),
-        logging_variant=pool.logging_variant,
+        logging_variant="DEFAULT",
         labels={**pool.labels, **class_labels(name, pool)},
         resource_labels={**resource_labels, **pool.resource_labels},
         taints=[
@@ -158,7 +158,7 @@ def node_pool(
         ),
         management=gcp.container.NodePoolManagementArgs(
             # GKE refuses automatic repair on flex-start nodes: a repaired node would have to queue again.
-            auto_repair=pool.auto_repair and not pool.flex_start,
+            auto_repair=not pool.flex_start,
             auto_upgrade=pool.auto_upgrade,
         ),
         maintenance_policies=_maintenance_policies(pool),

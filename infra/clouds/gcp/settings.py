@@ -34,10 +34,10 @@ from slipway.infra.schema.base import (
     Size,
     StoreSettings,
     TaintSettings,
-    UtcTime,
 )
 from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
+from slipway.infra.schema.renamed import Removed, by_transformation
 from slipway.infra.schema.request import Starter, Wish, has_room
 
 GCS_FUSE_SIDECAR = Resources(cpu=250, memory=512, ephemeral_storage=5 * 1024)
@@ -98,6 +98,10 @@ class GcpPool(PoolSettings):
         "ami_type": "image_type",
         "capacity_reservation": "reservation",
         "tags": "resource_labels",
+    }
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "logging_variant": by_transformation("gcp.container.NodePool", "node_config.logging_variant"),
+        "auto_repair": by_transformation("gcp.container.NodePool", "management.auto_repair"),
     }
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -193,10 +197,6 @@ class GcpPool(PoolSettings):
         le=256,
         description="Each node takes twice as many pod addresses, rounded up.",
     )
-    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(
-        default="DEFAULT", description="MAX_THROUGHPUT for nodes that log more than 100 KB a second."
-    )
-    auto_repair: bool = Field(default=True, description="Replace nodes that stay unhealthy.")
     auto_upgrade: bool = Field(
         default=True, description="Keep nodes at the control plane's version; in a release channel always."
     )
@@ -312,21 +312,13 @@ class Network(Model):
     control_plane_cidr: Cidr = Field(default="172.16.0.0/28", description="A /28 for the control plane.")
 
 
-class Maintenance(Model):
-    """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
-
-    start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
-    end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
-    recurrence: str = Field(
-        default="FREQ=WEEKLY;BYDAY=SA,SU",
-        description="When it comes again, as RFC 5545 has it: 48 hours or more in any 32 days, which GKE wants.",
-    )
-
-
 class GcpCluster(ReachableCluster, CreatedCluster):
     """A GKE cluster with a network of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "maintenance": by_transformation("gcp.container.Cluster", "maintenance_policy")
+    }
 
     collects_metrics: ClassVar[bool] = True
 
@@ -345,7 +337,6 @@ class GcpCluster(ReachableCluster, CreatedCluster):
         description="How soon GKE upgrades the cluster to a new version; UNSPECIFIED for no channel, which "
         "`auto_upgrade: false` needs.",
     )
-    maintenance: Maintenance = Field(default_factory=Maintenance, description="When GKE may upgrade it.")
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     network: Network = Field(default_factory=Network, description="Its address ranges.")
     flow_logs: bool = Field(
@@ -424,6 +415,10 @@ class GcsStore(StoreSettings):
     sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
     beside: ClassVar[Resources] = GCS_FUSE_INPUT
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "temporary_days": by_transformation("gcp.storage.Bucket", "lifecycle_rules")
+    }
+
     kind: Literal["gcs"] = Field(description="`gcs`: a Cloud Storage bucket.")
     bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
     location: str = Field(description="Region of the bucket; best that of the train pool.")
@@ -431,7 +426,6 @@ class GcsStore(StoreSettings):
     soft_delete_days: Int = Field(
         default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
     )
-    temporary_days: Int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
     kms_key: str | None = Field(
         default=None,

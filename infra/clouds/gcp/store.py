@@ -268,17 +268,21 @@ def access_logs(project: str, after: Sequence[pulumi.Resource]) -> None:
     )
 
 
+TEMPORARY_DAYS = 7
+"""After so many days what steps leave behind that were killed is deleted."""
+
+
 def _lifecycle(store: GcsStore) -> list[gcp.storage.BucketLifecycleRuleArgs]:
     return [
         gcp.storage.BucketLifecycleRuleArgs(
             action=gcp.storage.BucketLifecycleRuleActionArgs(type="Delete"),
             condition=gcp.storage.BucketLifecycleRuleConditionArgs(
-                age=store.temporary_days, matches_suffixes=[TEMPORARY_SUFFIX]
+                age=TEMPORARY_DAYS, matches_suffixes=[TEMPORARY_SUFFIX]
             ),
         ),
         gcp.storage.BucketLifecycleRuleArgs(
             action=gcp.storage.BucketLifecycleRuleActionArgs(type="AbortIncompleteMultipartUpload"),
-            condition=gcp.storage.BucketLifecycleRuleConditionArgs(age=store.temporary_days),
+            condition=gcp.storage.BucketLifecycleRuleConditionArgs(age=TEMPORARY_DAYS),
         ),
         gcp.storage.BucketLifecycleRuleArgs(
             action=gcp.storage.BucketLifecycleRuleActionArgs(type="Delete"),

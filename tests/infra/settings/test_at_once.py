@@ -21,7 +21,7 @@ ON_AWS: Mistakes = {
     f"{CPU}.disk_size_gb": ("big", f"{CPU}.disk_size_gb"),
     f"{CPU}.taints": ([{"key": "a b"}], f"{CPU}.taints[0].key"),
     f"{PREDICT}.capacity_block": ("cr-1", f"{PREDICT}.capacity_block"),
-    "clusters.dev.control_plane.log_days": (2, "clusters.dev.control_plane.log_days"),
+    "clusters.dev.control_plane.logs": (["audits"], "clusters.dev.control_plane.logs[0]"),
     "clusters.dev.network": ({"services_cidr": "8.8.0.0/16"}, "clusters.dev.network.services_cidr"),
     "clusters.dev.admins": (["root"], "clusters.dev.admins[0]"),
     "store.kms_key": ("mine", "store.kms_key"),
@@ -33,7 +33,7 @@ ON_AWS: Mistakes = {
 }
 ON_GCP: Mistakes = {
     "clusters.dev.location": (GONE, "clusters.dev.location"),
-    "clusters.dev.maintenance": ({"recurrence": "now and then"}, "clusters.dev.maintenance.recurrence"),
+    "clusters.dev.release_channel": ("FAST", "clusters.dev.release_channel"),
     "clusters.dev.releas_channel": ("FAST", "clusters.dev.releas_channel"),
     f"{TRAIN}.disk_size_gb": ("big", f"{TRAIN}.disk_size_gb"),
     f"{TRAIN}.gpu_partition": ("1g.10gb", f"{TRAIN}.gpu_partition"),

@@ -40,8 +40,6 @@ OTHERS: dict[str, Any] = {
     "placement": "compact",
     "queued_provisioning": True,
     "max_pods_per_node": 16,
-    "logging_variant": "MAX_THROUGHPUT",
-    "auto_repair": False,
     "auto_upgrade": False,
     "hold_upgrades": True,
     "consolidation_delay": "1m",

@@ -187,8 +187,7 @@ CLUSTERS: list[Any] = [
     ),
     wrong(f"{CONTROL}.authorized_networks", {f"n{n}": f"203.0.113.{n}/32" for n in range(41)}, "40 networks"),
     elsewhere({f"{CONTROL}.logs": ["audits"]}, f"{CONTROL}.logs[0]", "`audit`"),
-    wrong(f"{CONTROL}.log_days", 31, "`1`", "`3`", "`5`", "`7`", "`14`", "`30`"),
-    wrong(f"{CONTROL}.log_days", "30", "`30`"),
+    wrong(f"{CONTROL}.log_days", 90, "removed", "retention_in_days"),
     wrong(f"{CONTROL}.secrets_key", "alias/mine", "not the ARN"),
     wrong(f"{CONTROL}.secrets_key", f"arn:aws:kms:us-east-1:111122223333:{KEY}", "`us-east-1`", "`ap-south-1`"),
     elsewhere({f"{CLUSTER}.admins": ["me"]}, f"{CLUSTER}.admins[0]", "not the ARN", "role/<name>"),
@@ -239,7 +238,6 @@ STORES: list[Any] = [
     wrong("store.versioning", False, "versioning: true"),
     wrong("store.bucket", "My_Bucket"),
     wrong("store.bucket", "mine--x-s3"),
-    wrong("store.cache_days", 366, "above 365", "365 or less"),
     wrong("store.kms_key", "mine", "not the ARN", "arn:aws:kms"),
     elsewhere(
         {"store": {"kind": "efs", "kms_key": f"arn:aws:kms:us-east-1:111122223333:{KEY}"}},

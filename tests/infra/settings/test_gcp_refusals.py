@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.settings.loading import load
 from tests.support.refusals import CPU, PREDICT, SECOND, STEPS, TRAIN, Refusal, elsewhere, wrong
-from tests.support.stack_values import GCP, GONE, changed
+from tests.support.stack_values import GCP, GONE
 
 T4_FIELDS = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1}
 
@@ -216,35 +215,6 @@ CLUSTERS: list[Any] = [
         "room for 4 nodes",
     ),
     elsewhere({"clusters.west": dict(SECOND)}, "clusters.west.network", "`dev`"),
-    wrong("clusters.dev.maintenance.end", "2026-01-03T05:00:00Z", "4 hours"),
-    wrong("clusters.dev.maintenance.end", "2026-01-01T05:00:00Z"),
-    *(
-        wrong("clusters.dev.maintenance.recurrence", rule, reason, "FREQ=WEEKLY")
-        for rule, reason in (
-            ("weekends", "RFC 5545"),
-            ("FREQ=HOURLY", "RFC 5545"),
-            ("FREQ=WEEKLY;INTERVAL=0", "INTERVAL"),
-            ("FREQ=WEEKLY;INTERVAL=-1", "INTERVAL"),
-            ("FREQ=WEEKLY;BYDAY=XX", "BYDAY"),
-            ("FREQ=MONTHLY;BYDAY=99MO", "BYDAY"),
-            ("FREQ=DAILY;FREQ=WEEKLY", "twice"),
-            ("FREQ=DAILY;EVERY=2", "EVERY"),
-            ("FREQ=DAILY;UNTIL=20270101", "UNTIL"),
-            ("FREQ=DAILY;BYHOUR=25", "hour"),
-            # 8 hours each time, and GKE wants 48 in any 32 days.
-            ("FREQ=WEEKLY;BYDAY=SA", "only 32 hours"),
-            ("FREQ=MONTHLY", "only 8 hours"),
-            ("FREQ=MONTHLY;BYDAY=1SA,-1SU", "only 8 hours"),
-            ("FREQ=MONTHLY;BYMONTHDAY=31", "only 0 hours"),
-            ("FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU", "only 32 hours"),
-            ("FREQ=DAILY;COUNT=30", "only 0 hours"),
-        )
-    ),
-    elsewhere(
-        {"clusters.dev.maintenance.end": "9999-12-30T10:00:00Z"},
-        "clusters.dev.maintenance.recurrence",
-        "FREQ=WEEKLY",
-    ),
     elsewhere(
         {CPU: {**T4_FIELDS}, f"{STEPS}.prepare.gpus": 1}, "clusters.dev.pools", "without GPUs", "e2-standard-4"
     ),
@@ -255,18 +225,3 @@ CLUSTERS: list[Any] = [
 @pytest.mark.parametrize("refusal", [*POOLS, *PLACEMENTS, *NODES, *CLUSTERS])
 def test_is_refused_once_with_its_key_reason_and_fix(refusal: Refusal) -> None:
     refusal.check(GCP)
-
-
-@pytest.mark.parametrize(
-    ("end", "rule"),
-    [
-        ("10", "FREQ=WEEKLY;BYDAY=SA,SU"),
-        ("06", "FREQ=DAILY"),
-        ("14", "FREQ=WEEKLY"),
-        ("06", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR,SA,SU;WKST=MO"),
-        ("10", "FREQ=DAILY;INTERVAL=5"),
-    ],
-)
-def test_a_maintenance_window_of_48_hours_in_any_32_days_is_taken(end: str, rule: str) -> None:
-    window = {"start": "2026-01-03T02:00:00Z", "end": f"2026-01-03T{end}:00:00Z", "recurrence": rule}
-    load(changed(GCP, {"clusters.dev.maintenance": window}))

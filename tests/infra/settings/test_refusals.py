@@ -40,7 +40,7 @@ SHAPES: list[Any] = [
     wrong("clusters.dev.network.pods_cidr", "10.4.0.1/14", "10.4.0.0/14"),
     wrong("clusters.dev.network.pods_cidr", "fd00::/64", "IPv6", "IPv4"),
     wrong("clusters.dev.network.pods_cidr", "ten", "10.0.0.0/20"),
-    wrong("clusters.dev.maintenance.start", "2026-01-03 02:00:00 +0000 UTC", "RFC 3339"),
+    wrong("clusters.dev.maintenance", {"recurrence": "FREQ=DAILY"}, "removed", "transformations.md"),
     elsewhere({f"{MNIST}.dataset": {"name": "idx", "source": "/abs"}}, f"{MNIST}.dataset.source"),
     elsewhere({f"{MNIST}.learning_rates": {"first": 0.1}}, f"{MNIST}.learning_rates.first"),
 ]

@@ -113,5 +113,5 @@ def test_the_bucket_that_an_existing_one_takes_the_place_of_is_lost_and_that_is_
 
 
 def test_the_same_store_replaces_no_job() -> None:
-    changed = {"store": {**S3, "temporary_days": 3}}
+    changed = {"store": {**S3, "old_version_days": 3}}
     assert compare(previewed("aws-dev"), previewed("aws-dev", changed)).runs == []

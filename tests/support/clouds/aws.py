@@ -64,8 +64,8 @@ def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str
 
 def logged(values: dict[str, Any]) -> None:
     """Turns on what can be logged of traffic and accesses."""
-    values["clusters"]["dev"].update(flow_logs=True, flow_log_days=90)
-    values["store"].update(access_logs=True, access_log_days=60)
+    values["clusters"]["dev"].update(flow_logs=True)
+    values["store"].update(access_logs=True)
 
 
 def changed(**cluster: Any) -> Settings:

@@ -4,16 +4,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import cache
-from itertools import takewhile
 from pathlib import Path as FilePath
 from typing import Any
 
-from dateutil.rrule import rrulestr
-
 from slipway.infra.clouds.contract import COPY
-from slipway.infra.clouds.gcp.catalogue import is_zone, maintenance_limits, region_of, regions
+from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from slipway.infra.clouds.gcp.rules import clusters, pools
 from slipway.infra.clouds.gcp.settings import (
     OWN,
@@ -22,7 +18,6 @@ from slipway.infra.clouds.gcp.settings import (
     GcpCluster,
     GcsStore,
     Impersonation,
-    Maintenance,
 )
 from slipway.infra.platform import Data
 from slipway.infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
@@ -267,106 +262,6 @@ def _key(place: Path, key: str | None, region: str, location: Path) -> Iterator[
         )
 
 
-# Maintenance windows: how long they are, and how many hours of them GKE wants.
-
-
-RULE = re.compile(r"FREQ=(DAILY|WEEKLY|MONTHLY)(;[A-Z]+=[A-Z0-9,+-]+)*")
-BY_DAY = re.compile(r"([+-]?[1-5])?(MO|TU|WE|TH|FR|SA|SU)")
-
-YEAR = timedelta(days=366)
-"""How long a rule is followed. What has a longer period comes too seldom anyway."""
-
-Window = tuple[datetime, datetime]
-"""When a window opens and closes."""
-
-
-def check_maintenance(request: Request) -> Iterator[Finding]:
-    """Findings about each cluster's window."""
-    for name, cluster in request.clusters_of(GcpCluster).items():
-        yield from _window(("clusters", name, "maintenance"), cluster.maintenance)
-
-
-def _window(place: Path, window: Maintenance) -> Iterator[Finding]:
-    limits = maintenance_limits()
-    start, end = (datetime.fromisoformat(time) for time in (window.start, window.end))
-    long_enough = end - start >= timedelta(hours=limits.window_hours)
-    if not long_enough:
-        hours = limits.window_hours
-        yield Finding(
-            (*place, "end"),
-            window.end,
-            f"{'before' if end < start else f'less than {hours} hours after'} the window's start, {window.start}",
-            f"make it {hours} hours or more after the start",
-            read=((*place, "start"),),
-        )
-    try:
-        windows = _windows(window.recurrence, start, end)
-    except (ValueError, OverflowError) as error:
-        yield Finding(
-            (*place, "recurrence"),
-            window.recurrence,
-            f"not a recurrence rule of RFC 5545 with a daily, weekly or monthly frequency: {error}",
-            "write for example `FREQ=WEEKLY;BYDAY=SA,SU`",
-        )
-        return
-    hours = _fewest_hours(windows, start, timedelta(days=limits.days))
-    if long_enough and hours < limits.least_hours:
-        yield Finding(
-            (*place, "recurrence"),
-            window.recurrence,
-            f"with {(end - start) / timedelta(hours=1):g} hours each time, there are {limits.days} days with only "
-            f"{hours:g} hours of maintenance, and GKE wants {limits.least_hours} in any {limits.days} days",
-            "let it come more often, for example `FREQ=WEEKLY;BYDAY=SA,SU`, or move `end`",
-            read=((*place, "start"), (*place, "end")),
-        )
-
-
-def _windows(rule: str, start: datetime, end: datetime) -> list[Window]:
-    """The windows of a year and of the days that GKE looks at after it, those that touch as one.
-
-    Raises:
-        ValueError: the rule cannot be read.
-        OverflowError: the window is in a year past 9999.
-    """
-    if not RULE.fullmatch(rule):
-        raise ValueError(
-            "it has to begin with `FREQ=DAILY`, `FREQ=WEEKLY` or `FREQ=MONTHLY`, and to have no spaces"
-        )
-    names, values = zip(*(part.split("=") for part in rule.split(";")), strict=True)
-    parts = dict(zip(names, values, strict=True))
-    # What dateutil reads, although it means nothing.
-    if len(parts) < len(names):
-        raise ValueError("a part stands there twice")
-    if "BYDAY" in parts and not all(BY_DAY.fullmatch(day) for day in parts["BYDAY"].split(",")):
-        raise ValueError("`BYDAY` has days such as `SA` or `1SA`")
-    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", parts.get("INTERVAL", "1")):
-        raise ValueError("`INTERVAL` is a number from 1 to 999")
-    last = start + YEAR + timedelta(days=maintenance_limits().days)
-    windows: list[Window] = []
-    for opens in takewhile(lambda time: time <= last, rrulestr(rule, dtstart=start)):
-        closes = opens + (end - start)
-        if windows and opens <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], closes)
-        else:
-            windows.append((opens, closes))
-    return windows
-
-
-def _fewest_hours(windows: Sequence[Window], start: datetime, span: timedelta) -> float:
-    """The fewest hours of maintenance in any ``span`` of the year; there are the fewest right after a window."""
-    # A last window begins it, too, after which the rule has ended.
-    hours = [_hours(windows, start, start + span)]
-    for index, (_, closes) in enumerate(windows):
-        if closes < start + YEAR:
-            hours.append(_hours(windows[index + 1 :], closes, closes + span))
-    return round(min(hours), 2)
-
-
-def _hours(windows: Sequence[Window], start: datetime, end: datetime) -> float:
-    coming = takewhile(lambda window: window[0] < end, windows)
-    return sum((min(closes, end) - max(opens, start)) / timedelta(hours=1) for opens, closes in coming)
-
-
 # The bucket, by itself and as the store of GKE clusters.
 
 
@@ -508,7 +403,6 @@ __all__ = ["CHECKS", "input_problem", "provider_problems"]
 CHECKS = (
     check_names,
     clusters.check_clusters,
-    check_maintenance,
     clusters.check,
     pools.check,
     pools.check_pools,

@@ -130,10 +130,10 @@ def test_admins_of_one_name_in_two_accounts_are_two_and_a_single_one_keeps_its_e
 
 
 def test_control_plane_logs_go_to_a_group_that_forgets_and_is_destroyed() -> None:
-    recording = declare(control_plane(logs=["audit"], log_days=7))
+    recording = declare(control_plane(logs=["audit"]))
     group, cluster = recording.one(LOG_GROUP), recording.one(CLUSTER)
     assert group.inputs["name"] == f"/aws/eks/{cluster.inputs['name']}/cluster"
-    assert group.inputs["retentionInDays"] == 7
+    assert group.inputs["retentionInDays"] == 30
     assert cluster.inputs["enabledClusterLogTypes"] == ["audit"]
     assert group.urn in recording.waits_for(cluster), "EKS would make one itself, which nobody deletes"
 

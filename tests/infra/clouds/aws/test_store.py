@@ -153,13 +153,13 @@ def test_nobody_reads_the_bucket_without_tls() -> None:
 
 
 def test_only_unfinished_uploads_and_old_versions_are_ever_deleted() -> None:
-    rules = declare(s3(temporary_days=2, old_version_days=3)).one(LIFECYCLE).inputs["rules"]
+    rules = declare(s3(old_version_days=3)).one(LIFECYCLE).inputs["rules"]
     assert {rule["status"] for rule in rules} == {"Enabled"}
     actions = [
         {key: value for key, value in rule.items() if key not in {"id", "status", "filter"}} for rule in rules
     ]
     assert actions == [
-        {"abortIncompleteMultipartUpload": {"daysAfterInitiation": 2}},
+        {"abortIncompleteMultipartUpload": {"daysAfterInitiation": 7}},
         {
             "noncurrentVersionExpiration": {"noncurrentDays": 3},
             "expiration": {"expiredObjectDeleteMarker": True},
@@ -346,26 +346,22 @@ def test_efs_is_mounted_encrypted_and_as_the_driver() -> None:
 
 @pytest.mark.slow
 def test_efs_is_encrypted_and_as_the_settings_say() -> None:
-    recording = declare(efs(throughput="bursting", infrequent_access_days=7, backup=True, kms_key=KEY))
+    recording = declare(efs(backup=True, kms_key=KEY))
     inputs = recording.one(EFS).inputs
     assert inputs["encrypted"] is True
     assert inputs["kmsKeyId"] == KEY
-    assert inputs["throughputMode"] == "bursting"
+    assert inputs["throughputMode"] == "elastic"
     assert inputs["lifecyclePolicies"] == [
-        {"transitionToIa": "AFTER_7_DAYS"},
+        {"transitionToIa": "AFTER_30_DAYS"},
         {"transitionToPrimaryStorageClass": "AFTER_1_ACCESS"},
     ]
     backup = recording.one("aws:efs/backupPolicy:BackupPolicy").inputs
     assert backup["backupPolicy"] == {"status": "ENABLED"}
-    assert declare(efs(infrequent_access_days=1)).one(EFS).inputs["lifecyclePolicies"][0] == {
-        "transitionToIa": "AFTER_1_DAY"
-    }
-    assert not declare(efs(infrequent_access_days=None)).one(EFS).inputs.get("lifecyclePolicies")
 
 
 def test_copies_leave_the_file_system_when_nobody_uses_them() -> None:
-    inputs = declare(s3(cache_days=5)).one(SYNC).inputs
-    assert inputs["expirationDataRules"] == [{"daysAfterLastAccess": 5}]
+    inputs = declare(s3()).one(SYNC).inputs
+    assert inputs["expirationDataRules"] == [{"daysAfterLastAccess": 30}]
     (rule,) = inputs["importDataRules"]
     assert (rule["prefix"], rule["trigger"]) == ("", "ON_FILE_ACCESS")
 

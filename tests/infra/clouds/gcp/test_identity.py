@@ -111,9 +111,9 @@ def test_the_bucket_can_have_a_name_and_versions() -> None:
 
 
 def test_only_temporary_objects_and_old_versions_are_ever_deleted() -> None:
-    rules = declare(changed(temporary_days=2)).one(BUCKET).inputs["lifecycleRules"]
+    rules = declare(changed()).one(BUCKET).inputs["lifecycleRules"]
     deleting = [rule["condition"] for rule in rules if rule["action"]["type"] == "Delete"]
-    assert {"age": 2, "matchesSuffixes": [TEMPORARY_SUFFIX]} in deleting
+    assert {"age": 7, "matchesSuffixes": [TEMPORARY_SUFFIX]} in deleting
     for condition in deleting:
         assert condition.get("matchesSuffixes") == [TEMPORARY_SUFFIX] or condition.get("withState") == "ARCHIVED"
 

@@ -131,13 +131,6 @@ KEYS = [
         {"type": "COMPACT"},
     ),
     ("max_pods_per_node", {"machine_type": "n1-standard-4", "max_pods_per_node": 32}, "maxPodsPerNode", 32),
-    (
-        "logging_variant",
-        {"machine_type": "n1-standard-4", "logging_variant": "MAX_THROUGHPUT"},
-        "nodeConfig.loggingVariant",
-        "MAX_THROUGHPUT",
-    ),
-    ("auto_repair", {"machine_type": "n1-standard-4", "auto_repair": False}, "management.autoRepair", False),
     ("auto_upgrade", {"machine_type": "n1-standard-4", "auto_upgrade": False}, "management.autoUpgrade", False),
     (
         "hold_upgrades",
