@@ -89,16 +89,6 @@ VERBS: Mapping[str, Verb] = {
             "check --stack prod --fail-on warning",
         ),
     ),
-    "update": Verb(
-        "slipway.tools.verbs.projects",
-        "update",
-        "Write another version of the package into requirements.txt.",
-        (
-            "update  # to the newest",
-            "update 0.2.0",
-            "update --check  # in CI",
-        ),
-    ),
     "lock": Verb(
         "slipway.tools.verbs.projects",
         "lock",

@@ -37,12 +37,6 @@ def compile_pins(
         return file.read_text(encoding="utf-8")
 
 
-def install_alone(requirements: Iterable[str], target: Path, folder: Path) -> None:
-    """Installs what the lines ``requirements`` name into ``target``, and nothing that it needs; else as above."""
-    words = ["pip", "install", "--no-deps", "--target", str(target), "--requirements", "-"]
-    _run(words, "\n".join(requirements), folder)
-
-
 def _run(words: Iterable[str], text: str, folder: Path) -> str:
     command = [sys.executable, "-m", "uv", "--quiet", *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True, input=text, cwd=folder)

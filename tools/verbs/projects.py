@@ -1,4 +1,4 @@
-"""The verbs that write into a project: `slipway new`, `import`, `update`, `lock`, `pin-images`, `pin-inputs`."""
+"""The verbs that write into a project: `slipway new`, `import`, `lock`, `pin-images`, `pin-inputs`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -59,25 +59,6 @@ def import_manifest(
     from slipway.tools.importing.folder import write_imported
 
     raise typer.Exit(write_imported(manifest, name, code))
-
-
-def update(
-    version: Annotated[
-        str, typer.Argument(metavar="[VERSION]", help="The newest that the index has without it.")
-    ] = "",
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 where there is another version.")
-    ] = False,
-) -> None:
-    """Write another version of the package into requirements.txt, with the digests of all that it needs.
-
-    Prints what the releases between change, harm first. Installs nothing: `slipway preview --base HEAD` then says
-    what the new version does to each stack, before anything is up. What the project pins for itself stays. Exits
-    with 2 where there is no such version.
-    """
-    from slipway.tools.update import main
-
-    raise typer.Exit(main(version, check=check))
 
 
 def lock(pipeline: Pipeline = "") -> None:
