@@ -1,13 +1,13 @@
-"""Apps of the kind `page`: a web page where people try the image classifier that another app serves."""
+"""Apps of the kind `page`: a web page where people try the classifier of small images that another app serves."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from slipway.infra.pipelines.app_kinds.contract import AppInFile, AppInStack, AppKind
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import client_findings
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import literal, service_variables
 from slipway.infra.pipelines.pods import Probe
 from slipway.infra.schema.base import Cpu, Float, Int, Memory, Model, Size
@@ -24,12 +24,7 @@ FILES = tuple(
 )
 """What it sends to browsers."""
 
-PORT, METRICS_PORT = 8080, 9464
-"""The port for people, and the one for Prometheus, which visitors do not reach."""
-
-METRICS = "metrics"
-
-OTHER_PORTS: Mapping[str, int] = {METRICS: METRICS_PORT}
+PORT = 8080
 
 
 class PageSettings(AppSettings):
@@ -55,28 +50,18 @@ class PageSettings(AppSettings):
 
 
 class Pictures(Model):
-    """What images the model takes. What is not said is read from its signature."""
+    """What images the model takes. Their size, their channels and their numbers are read from its signature."""
 
-    width: Int | None = Field(default=None, ge=1, le=4096, description="Pixels of a row.")
-    height: Int | None = Field(default=None, ge=1, le=4096, description="Rows.")
-    channels: Literal[1, 3] | None = Field(default=None, description="1: grey levels; 3: red, green and blue.")
-    ink: Literal["light", "dark", "any"] = Field(
-        default="any",
-        description="`light`: the model reads light drawings on a dark ground, and others are "
-        "inverted; `dark`: the other way round; `any`: images are left as they are, as photographs are.",
+    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(
+        ("width", "height", "channels", "fit", "share", "black", "white"),
+        Removed(
+            "remove it: the page takes models whose signature says it, of whole numbers to 255 or others to 1"
+        ),
     )
-    fit: Literal["content", "contain", "cover", "stretch"] | None = Field(
-        default=None,
-        description="How an image of another size is brought to the model's: `content` cuts out what is drawn, "
-        "scales it to `share` of the side and centres its mass; `contain` adds a margin, `cover` cuts one off, "
-        "`stretch` changes the proportions. Default: `content` for drawings, else `cover`.",
-    )
-    share: Float = Field(default=20 / 28, gt=0, le=1, description="With `content`: the drawing's share of a side.")
-    black: Float | None = Field(
-        default=None, description="The number that stands for black; default: 0, whatever the model's type."
-    )
-    white: Float | None = Field(
-        default=None, description="The number that stands for white; default: 255 for whole numbers, else 1."
+
+    ink: Literal["light", "dark"] = Field(
+        default="dark",
+        description="`light`: the model reads light drawings on a dark ground; `dark`: the other way round.",
     )
 
 
@@ -93,15 +78,16 @@ class Page(Model):
     )
     samples: str | None = Field(
         default=None,
-        description="A folder of images with `labels.json`, a folder for each label, or an `.npz` file with "
-        "`images` (`uint8`) and `labels`, that the model was not trained on: `{prepare}/images`. Without one the "
-        "page reads nothing.",
+        description="A folder of PNG files that the model was not trained on, with `labels.json`: "
+        "`{prepare}/images`. Without one the page reads nothing.",
     )
     pictures: Pictures = Field(default_factory=Pictures, description="What images the model takes.")
 
 
 class PageApp(AppKind, Page):
-    """A web page where people try the image classifier that another app serves."""
+    """A web page where people try the classifier of small images that another app serves: they draw, or take a
+    test image.
+    """
 
     kind: Literal["page"] = Field(description="The page.")
     settings = PageSettings
@@ -113,10 +99,6 @@ class PageApp(AppKind, Page):
     def connections(self) -> Sequence[tuple[Path, str]]:
         """The app that serves its model."""
         return [(("serving",), self.serving)]
-
-    def other_ports(self) -> Collection[str]:
-        """The one for Prometheus."""
-        return OTHER_PORTS
 
     def connection_findings(self, app: AppInFile, other: str) -> Iterator[Finding]:
         """Findings about the model that ``other`` serves."""
@@ -137,10 +119,9 @@ def declaration(
         title=page.title,
         placed_by=settings,
         port=PORT,
-        ports=OTHER_PORTS,
         module=MODULE,
         arguments=[
-            *("--host", "0.0.0.0", "--port", "{port}", "--metrics-port", str(METRICS_PORT)),
+            *("--host", "0.0.0.0", "--port", "{port}"),
             *("--serving-variable", service_variables(page.serving)[0]),
             *_arguments(page),
             *_bounds(settings),
@@ -150,24 +131,15 @@ def declaration(
         requirements=REQUIREMENTS,
         files=FILES,
         probe=Probe("/healthz"),
-        metrics=Metrics(port=METRICS),
     )
 
 
 def _arguments(page: Page) -> Sequence[str]:
-    pictures = page.pictures
     options = {
         "model": literal(page.model),
         "title": literal(page.title),
         "samples": page.samples,
-        "width": pictures.width,
-        "height": pictures.height,
-        "channels": pictures.channels,
-        "ink": pictures.ink,
-        "fit": pictures.fit,
-        "share": round(pictures.share, 6),
-        "black": pictures.black,
-        "white": pictures.white,
+        "ink": page.pictures.ink,
     }
     # With `=`, so that a value that begins with a dash is one.
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]

@@ -84,7 +84,8 @@ def answer(version: Version, path: str, body: bytes | None) -> dict[str, Any]:
     if body is not None:
         return predict(version, body)
     if match[3]:
-        return {"metadata": {"signature_def": {"signature_def": version.signatures}}}
+        said = {"signature_def": {"signature_def": version.signatures}}
+        return {"model_spec": {"name": match[1], "version": str(number)}, "metadata": said}
     return {"model_version_status": [{"version": str(number), "state": "AVAILABLE", "status": {}}]}
 
 

@@ -147,8 +147,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.model.asked.append(self.path)
         number = match[2] and int(match[2])
+        ready = [version for version, state in self.model.versions.items() if state == "AVAILABLE"]
         if match[3]:
-            self._say(200, self._metadata(int(number or max(self.model.versions))))
+            if ready:
+                self._say(200, self._metadata(int(number or max(ready))))
+            else:
+                self._say(404, {"error": "Servable not found for request: Latest(digits)"})
             return
         statuses = [
             {"version": str(version), "state": state, "status": {"error_code": "OK", "error_message": ""}}

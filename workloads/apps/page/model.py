@@ -1,158 +1,152 @@
-"""What a model takes and gives, in the page's words: its form, its numbers, its labels."""
+"""The model, as TensorFlow Serving's REST API (tensorflow.org/tfx/serving/api_rest) says what it is and answers.
+
+An answer does not say which version gave it: so that is looked up first, and then asked for by its number.
+"""
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
+from urllib.parse import quote
 
+import httpx2
+import numpy as np
 from PIL import Image
+from starlette.exceptions import HTTPException
 
-from slipway.workloads.apps.page.pixels import Fit, Form, Ink, png, values
+from slipway.workloads.apps.page.pixels import Form
 
-WHOLE = ("DT_UINT8", "DT_INT8", "DT_INT16", "DT_UINT16", "DT_INT32", "DT_UINT32", "DT_INT64", "DT_UINT64")
-FLOATS = ("DT_FLOAT", "DT_DOUBLE", "DT_HALF", "DT_BFLOAT16")
-TEXT = "DT_STRING"
-"""The type of a model that takes files and decodes them itself."""
+TIMEOUT, POLL = 5.0, 1.0
+"""Seconds that an answer may take, and for which is true what the server said of its model."""
 
+LARGEST_SIDE = 256
+"""Pixels of a side of a small image."""
 
-class UnusableError(Exception):
-    """A model does not fit the page's settings; the message says why, and which setting mends it."""
+NUMBERS = ("DT_INT", "DT_UINT", "DT_FLOAT", "DT_DOUBLE", "DT_HALF", "DT_BFLOAT16")
+"""What the types of numbers begin with, as TensorFlow names them."""
 
-
-@dataclass(frozen=True)
-class Signature:
-    """What a model takes and gives. ``shape`` is its input's, with -1 for what may be any, the batch left out.
-
-    ``dtype`` is the input's as TensorFlow names it: `DT_UINT8`. ``classes`` is how many numbers it gives; None
-    where that is not said.
-    """
-
-    name: str
-    output: str
-    dtype: str
-    shape: tuple[int, ...]
-    classes: int | None
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """What is said of the images that a model takes; None is read from its signature."""
-
-    width: int | None = None
-    height: int | None = None
-    channels: int | None = None
-    ink: Ink = "any"
-    fit: Fit | None = None
-    share: float = 20 / 28
-    black: float | None = None
-    white: float | None = None
+AWAY = "The model server cannot be reached. The page goes on trying."
+WAITING = "The model server is there, and has no version of the model ready yet."
 
 
 @dataclass(frozen=True)
 class Model:
-    """A version of the model that can be asked. ``numbers`` are what it takes for each level from 0 to 255."""
+    """A version of the model. ``output`` is the name of what it gives, ``scale`` what it takes for a level of 1;
+    ``last`` says that a pixel is a list of its channels.
+    """
 
     version: int
-    signature: Signature
     form: Form
     labels: Sequence[str]
-    numbers: Sequence[float]
+    output: str
+    scale: float
+    last: bool
 
     def instance(self, image: Image.Image) -> Any:
         """What is sent of ``image``, which is of the model's form."""
-        if self.signature.dtype == TEXT:
-            return {"b64": base64.b64encode(png(image)).decode()}
-        return values(image, self.numbers, last=len(self.signature.shape) == 3)
-
-    def probabilities(self, numbers: Sequence[float]) -> list[float]:
-        """The share of each label. Numbers that do not add up to 1 are logits.
-
-        Raises:
-            UnusableError: there are more or fewer numbers than labels, or some are none.
-        """
-        if not all(math.isfinite(number) for number in numbers):
-            raise UnusableError("The model answered with numbers that are none (NaN or infinite).")
-        if len(numbers) == 1 and len(self.labels) == 2:
-            only = numbers[0] if 0 <= numbers[0] <= 1 else 1 / (1 + math.exp(-max(min(numbers[0], 700), -700)))
-            return [1 - only, only]
-        if len(numbers) != len(self.labels):
-            raise UnusableError(_other_count(len(numbers), len(self.labels)))
-        if min(numbers) >= 0 and abs(sum(numbers) - 1) < 0.01:
-            return list(numbers)
-        largest = max(numbers)
-        powers = [math.exp(number - largest) for number in numbers]
-        total = sum(powers)
-        return [power / total for power in powers]
+        pixels = np.asarray(image)
+        pixels = pixels if self.scale == 1 else pixels * self.scale
+        return (pixels[..., None] if self.last and pixels.ndim == 2 else pixels).tolist()
 
 
-def model(version: int, signature: Signature, pictures: Pictures, labels: Sequence[str]) -> Model:
-    """The version as it can be asked.
+def shares(numbers: Sequence[float]) -> list[float]:
+    """The share of each label. Numbers that do not add up to 1 are logits."""
+    if min(numbers) >= 0 and abs(sum(numbers) - 1) < 0.01:
+        return list(numbers)
+    powers = [math.exp(number - max(numbers)) for number in numbers]
+    return [power / sum(powers) for power in powers]
 
-    Raises:
-        UnusableError: it takes no images, or others than the settings say.
+
+class ModelServer:
+    """A server at ``address``, and the ``model`` that it serves, of which the newest version answers.
+
+    ``labels`` and ``ink`` are the page's words on the model.
     """
-    form = _form(signature, pictures)
-    names = list(labels)
-    if not names:
-        if signature.classes is None:
-            raise UnusableError("The model does not say how many labels it has. Name them: --label=…")
-        names = [str(number) for number in range(max(signature.classes, 2))]
-    elif signature.classes not in {None, len(names)} and (signature.classes, len(names)) != (1, 2):
-        raise UnusableError(_other_count(signature.classes or 0, len(names)))
-    whole = signature.dtype in WHOLE
-    black = 0.0 if pictures.black is None else pictures.black
-    white = pictures.white if pictures.white is not None else 255.0 if whole else 1.0
-    levels = [black + step * (white - black) / 255 for step in range(256)]
-    return Model(
-        version=version,
-        signature=signature,
-        form=form,
-        labels=tuple(names),
-        numbers=[round(level) if whole else round(level, 6) for level in levels],
-    )
 
+    def __init__(self, address: str, model: str, labels: Sequence[str], ink: Literal["light", "dark"]) -> None:
+        self._labels: Sequence[str] = labels
+        self._ink: Literal["light", "dark"] = ink
+        self._model = f"/v1/models/{quote(model, safe='')}"
+        self._looking, self._looked = asyncio.Lock(), -math.inf
+        self._known: Model | HTTPException = HTTPException(503, AWAY)
+        # Proxies of the environment are for the way out of the cluster. It follows no redirection.
+        limits = httpx2.Limits(max_connections=16)
+        self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT, trust_env=False, limits=limits)
 
-def _form(signature: Signature, pictures: Pictures) -> Form:
-    if signature.dtype == TEXT:
-        if signature.shape:
-            raise UnusableError(
-                f"The model takes text of the shape {list(signature.shape)}, and a page has one image."
+    async def look(self) -> Model:
+        """The version that answers now. Raises HTTPException."""
+        async with self._looking:
+            if time.monotonic() - self._looked > POLL:
+                try:
+                    self._known = self._made(await self._ask("GET", f"{self._model}/metadata"))
+                except HTTPException as error:
+                    self._known = error
+                self._looked = time.monotonic()
+            if isinstance(self._known, HTTPException):
+                raise self._known
+            return self._known
+
+    async def predict(self, model: Model, image: Image.Image) -> list[float]:
+        """A number for each label. Raises HTTPException."""
+        body = {"instances": [model.instance(image)]}
+        answer = await self._ask("POST", f"{self._model}/versions/{model.version}:predict", body)
+        try:
+            (row,) = answer["predictions"]
+            named = cast("dict[str, Any]", row) if isinstance(row, dict) else {model.output: row}
+            numbers = list(map(float, named[model.output]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise HTTPException(502, "The model server does not answer as TensorFlow Serving does.") from error
+        if len(numbers) != len(model.labels) or not all(map(math.isfinite, numbers)):
+            reason = f"The model answered {len(numbers)} numbers for {len(model.labels)} labels"
+            raise HTTPException(502, f"{reason}, or some that are none (NaN or infinite).")
+        return numbers
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            # httpx2's own bound is for each part of an answer, however slowly they come.
+            async with asyncio.timeout(TIMEOUT):
+                answer = await self._client.request(method, path, json=body)
+            said: Any = answer.json()
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            raise HTTPException(503, AWAY) from error
+        if answer.status_code == 200 and isinstance(said, dict):
+            return cast("dict[str, Any]", said)
+        if answer.status_code == 404:
+            raise HTTPException(503, WAITING)
+        raise HTTPException(502, "The model server refused this image.")
+
+    def _made(self, said: Mapping[str, Any]) -> Model:
+        try:
+            version = int(said["model_spec"]["version"])
+            signature = said["metadata"]["signature_def"]["signature_def"]["serving_default"]
+            (taken,) = signature["inputs"].values()
+            dtype, shape = str(taken["dtype"]), _shape(taken)[1:]
+            outputs = {name: _shape(tensor) for name, tensor in signature["outputs"].items()}
+            output, (_, count) = next((name, sizes) for name, sizes in sorted(outputs.items()) if len(sizes) == 2)
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+            raise HTTPException(
+                502, "The model has no signature that takes one image and gives labels."
+            ) from error
+        height, width, channels = shape if len(shape) == 3 else (*shape, 1) if len(shape) == 2 else (0, 0, 0)
+        small = 0 < min(height, width) <= max(height, width) <= LARGEST_SIDE
+        if not dtype.startswith(NUMBERS) or channels not in {1, 3} or not small:
+            reason = f"The model takes {dtype} of the shape {['any', *shape]}. A page has small images of numbers"
+            raise HTTPException(
+                502, f"{reason}: (any, height, width) or that with 1 or 3 channels, of known size."
             )
-        shape: tuple[int, ...] = (-1, -1, pictures.channels or 3)
-    elif signature.dtype not in (*WHOLE, *FLOATS):
-        raise UnusableError(f"The model takes {signature.dtype}, and a page has numbers.")
-    elif len(signature.shape) == 2:
-        shape = (*signature.shape, 1)
-    elif len(signature.shape) == 3:
-        shape = signature.shape
-    else:
-        raise UnusableError(
-            f"The model takes a tensor of the shape {['any', *signature.shape]}, and images are (any, height, "
-            "width, channels) or (any, height, width)."
+        return Model(
+            version=version,
+            form=Form(width, height, "L" if channels == 1 else "RGB", self._ink),
+            labels=tuple(self._labels or map(str, range(count))),
+            output=output,
+            scale=1 if "INT" in dtype else 1 / 255,
+            last=len(shape) == 3,
         )
-    settings = (("height", pictures.height), ("width", pictures.width), ("channels", pictures.channels))
-    sides = [_side(name, setting, size) for (name, setting), size in zip(settings, shape, strict=True)]
-    height, width, channels = sides
-    if channels not in {1, 3}:
-        raise UnusableError(f"The model takes images of {channels} channels, and a page has 1 or 3.")
-    fit = pictures.fit or ("cover" if pictures.ink == "any" else "content")
-    return Form(width, height, channels, pictures.ink, fit, pictures.share)
 
 
-def _side(name: str, setting: int | None, size: int) -> int:
-    if size < 0:
-        if setting is None:
-            raise UnusableError(f"The model takes images of any {name}. Say which: --{name}=…")
-        return setting
-    if setting not in {None, size}:
-        raise UnusableError(
-            f"The model takes images with {name} {size}, and the page was told --{name}={setting}."
-        )
-    return size
-
-
-def _other_count(given: int, labels: int) -> str:
-    return f"The model gives {given} numbers, and the page was told {labels} labels: name as many with --label=…"
+def _shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(dimension["size"]) for dimension in tensor["tensor_shape"].get("dim", ()))

@@ -5,59 +5,48 @@ import pytest
 from slipway.infra.kubernetes.apps.pod import PROXIES_VARIABLE
 from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
 from slipway.infra.pipelines.apps import AppDeclaration
-from slipway.workloads.apps.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
+from slipway.workloads.apps.page.__main__ import parser
 from slipway.workloads.apps.page.app import Options
 
 
-def understood(declared: AppDeclaration, **known: str) -> Options:
-    """What the program makes of the declaration's arguments."""
-    words = [word.format(port="8080", **known) for word in declared.arguments]
-    given = _parser().parse_args(words)
-    given.serving, given.serving_variable = "http://serving:8501", None
-    return _options(given)
+def understood(declared: AppDeclaration) -> Options:
+    """What the program makes of the declaration's arguments, as it begins."""
+    words = [word.format(port="8080") for word in declared.arguments]
+    return parser().parse_args(words, Options())
 
 
 def test_the_program_understands_all_that_is_declared() -> None:
-    pictures = Pictures(
-        width=32, height=24, channels=3, ink="dark", fit="contain", share=0.5, black=-1.5, white=1e-07
-    )
     page = Page(
         serving="serving",
         model="a model",
         title="--title {of} it",
         labels=["--port=1", "{store}", "ä b", ""],
-        pictures=pictures,
+        pictures=Pictures(ink="light"),
     )
     options = understood(declaration("page", PageSettings(pool="cpu", rate=0.5, rate_of_all=30), page))
-    assert (options.model, options.title) == ("a model", "--title {of} it")
-    assert options.labels == ("--port=1", "{store}", "ä b", "")
-    assert vars(options.pictures) == pictures.model_dump()
-    assert (options.bounds.rate, options.bounds.rate_of_all) == (0.5, 30)
+    assert (options.model, options.title, options.ink) == ("a model", "--title {of} it", "light")
+    assert options.labels == ["--port=1", "{store}", "ä b", ""]
+    assert (options.rate, options.rate_of_all) == (0.5, 30)
 
 
 def test_defaults_are_the_programs_own() -> None:
     options = understood(declaration("page", PageSettings(pool="cpu"), Page(serving="serving", model="m")))
-    plain = Options("http://serving:8501", "m")
-    assert vars(options.bounds) == vars(plain.bounds)
-    assert options.title == plain.title
-    assert vars(options.pictures) == {
-        **vars(plain.pictures),
-        "share": pytest.approx(plain.pictures.share, abs=1e-5),
-    }
+    plain = Options(serving="SERVING_ADDRESS is not set", model="m", host="0.0.0.0")
+    assert vars(options) == vars(plain)
 
 
 @pytest.mark.parametrize(
-    ("given", "in_cluster", "proxies"),
+    ("given", "in_cluster", "expected"),
     [({}, None, 0), ({}, "3", 3), ({"proxies": 2}, None, 2), ({"proxies": 0}, "3", 0)],
 )
 def test_visitors_are_told_apart_behind_proxies(
-    given: dict[str, int], in_cluster: str | None, proxies: int, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, int], in_cluster: str | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what stands in front of the pod, which the cluster says, unless somebody knows better."""
     if in_cluster is not None:
         monkeypatch.setenv(PROXIES_VARIABLE, in_cluster)
     declared = declaration("page", PageSettings(pool="cpu", **given), Page(serving="serving", model="m"))
-    assert understood(declared).bounds.proxies == proxies
+    assert understood(declared).proxies == expected
 
 
 def test_a_page_without_samples_reads_nothing() -> None:
@@ -77,8 +66,6 @@ def test_a_page_without_samples_reads_nothing() -> None:
     assert reading.inputs == {"prepare": "prepare"}
 
 
-def test_nobody_reads_its_metrics_where_people_go() -> None:
+def test_a_probe_asks_whether_the_page_runs() -> None:
     declared = declaration("page", PageSettings(pool="cpu"), Page(serving="serving", model="m"))
-    assert declared.metrics is not None
-    assert declared.ports[declared.metrics.port] != declared.port
-    assert declared.probe.path == "/healthz"
+    assert (declared.probe.path, declared.ports) == ("/healthz", {})

@@ -11,19 +11,12 @@ import pytest
 from PIL import Image, ImageDraw
 from starlette.testclient import TestClient
 
-from slipway.workloads.apps.page.app import Options, application
-from slipway.workloads.apps.page.limits import Bounds
-from slipway.workloads.apps.page.middleware import Metrics
-from slipway.workloads.apps.page.model import Pictures
-from slipway.workloads.apps.page.samples import Sample
+from slipway.workloads.apps.page import model
+from slipway.workloads.apps.page.app import Options, Page
+from slipway.workloads.apps.page.pixels import Sample
 from tests.support.servers.serving_stub import ServedModel, ServingStub
 
 Opened = Callable[..., TestClient]
-
-DIGITS = Pictures(ink="light")
-
-GENEROUS = Bounds(rate=10_000, rate_of_all=10_000, timeout=10)
-"""What no test comes near that is not about bounds."""
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
@@ -72,15 +65,15 @@ def serving(served: ServedModel) -> Iterator[ServingStub]:
 
 
 @pytest.fixture
-def opened(serving: ServingStub) -> Iterator[Opened]:
+def opened(serving: ServingStub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """Opens a page in front of the server, with options of one's own, and waits until it knows the server."""
+    monkeypatch.setattr(model, "POLL", 0.02)
     clients: list[TestClient] = []
 
-    def opening(wait: str | None = "ready", metrics: Metrics | None = None, **given: Any) -> TestClient:
-        options = {"model": "digits", "pictures": DIGITS, "bounds": GENEROUS, "poll": 0.02, **given}
-        client = TestClient(
-            application(Options(serving.address, **options), metrics), raise_server_exceptions=False
-        )
+    def opening(wait: str | None = "ready", **given: Any) -> TestClient:
+        options = {"model": "digits", "ink": "light", "rate": 10_000.0, "rate_of_all": 10_000.0, **given}
+        page = Page(Options(serving=serving.address, **options))
+        client = TestClient(page.application(), raise_server_exceptions=False)
         client.__enter__()
         clients.append(client)
         if wait:
@@ -94,7 +87,7 @@ def opened(serving: ServingStub) -> Iterator[Opened]:
 
 @pytest.fixture
 def page(opened: Opened) -> TestClient:
-    """A page with two held-out images."""
+    """A page with two test images."""
     blank = Image.new("L", (28, 28))
     blank.paste(255, (12, 4, 16, 24))
-    return opened(samples=(Sample(blank, 1), Sample(seven(280), "7")))
+    return opened(samples=(Sample(blank, "1"), Sample(seven(28), "7")))

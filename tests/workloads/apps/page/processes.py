@@ -46,8 +46,8 @@ def answers(url: str) -> bytes | None:
 class Running:
     """A page on a port of this machine."""
 
-    def __init__(self, port: int, metrics: int, started: subprocess.Popen[str]) -> None:
-        self.port, self.metrics, self.process = port, metrics, started
+    def __init__(self, port: int, started: subprocess.Popen[str]) -> None:
+        self.port, self.process = port, started
 
     @property
     def address(self) -> str:
@@ -63,9 +63,9 @@ class Running:
 @contextlib.contextmanager
 def serve(serving: ServingStub, *arguments: str) -> Iterator[Running]:
     """A page in front of ``serving``, once it knows that."""
-    port, metrics = free_ports(2)
+    (port,) = free_ports(1)
     known = ["--serving", serving.address, "--model", "digits", "--ink", "light", "--port", str(port)]
-    with process(*known, "--metrics-port", str(metrics), *arguments) as started:
-        page = Running(port, metrics, started)
+    with process(*known, *arguments) as started:
+        page = Running(port, started)
         until(lambda: b'"ready"' in (answers(f"{page.address}/api/status") or b""))
         yield page

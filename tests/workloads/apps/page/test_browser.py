@@ -15,7 +15,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import chromium
 from tests.support.servers.serving_stub import ServedModel, ServingStub, held_out
-from tests.workloads.apps.page.conftest import file, seven
 from tests.workloads.apps.page.processes import Running, serve
 
 pytestmark = pytest.mark.long
@@ -40,7 +39,7 @@ def served_with_samples(serving: ServingStub, folder: Path, *arguments: str) -> 
         labels.append(f'"{number}.png": {label}')
         image.save(folder / f"{number}.png")
     (folder / "labels.json").write_text(f"{{{', '.join(labels)}}}")
-    with serve(serving, "--poll", "0.05", "--samples", str(folder), "--title", "Digits", *arguments) as page:
+    with serve(serving, "--samples", str(folder), "--title", "Digits", *arguments) as page:
         yield page
 
 
@@ -175,7 +174,7 @@ def test_a_seven_is_drawn_by_keyboard_alone(visiting: Opened) -> None:
 
 
 def test_a_random_image_and_its_truth(visiting: Opened) -> None:
-    visiting.tab.get_by_role("button", name="Random held-out").click()
+    visiting.tab.get_by_role("button", name="Test image").click()
     expect(visiting.tab.locator("#truth")).to_have_text(re.compile(r"^(✓ Right|✗ Wrong): it is \d$"))
     before = visiting.tab.locator("#answer").inner_text()
     assert before in "0123456789"
@@ -183,26 +182,6 @@ def test_a_random_image_and_its_truth(visiting: Opened) -> None:
     visiting.draw()
     visiting.answer("7")
     expect(visiting.tab.locator("#truth")).to_be_hidden()
-
-
-def test_a_file_is_uploaded(visiting: Opened) -> None:
-    image = {"name": "seven.jpg", "mimeType": "image/jpeg", "buffer": file(seven(2400), "JPEG")}
-    visiting.tab.set_input_files("#file", [image])  # type: ignore[list-item]
-    visiting.answer("7")
-
-
-def test_a_broken_file_is_said_and_the_page_goes_on(visiting: Opened) -> None:
-    broken = {"name": "broken.png", "mimeType": "image/png", "buffer": file(seven())[:300]}
-    visiting.tab.set_input_files("#file", [broken])  # type: ignore[list-item]
-    alert = visiting.tab.get_by_role("alert").filter(visible=True)
-    expect(alert).to_have_text("The image is damaged: it cannot be decoded.")
-    visiting.answer("?")
-    large = {"name": "large.png", "mimeType": "image/png", "buffer": b"x" * 9_000_000}
-    visiting.tab.set_input_files("#file", [large])  # type: ignore[list-item]
-    expect(alert).to_have_text("The file is too large: 8 MiB are taken.")
-    visiting.draw()
-    visiting.answer("7")
-    expect(alert).to_have_count(0)
 
 
 def test_a_new_version_is_taken_up_while_the_page_is_open(opened: Opened, served: ServedModel) -> None:

@@ -6,10 +6,8 @@ const STEPS = 28; // Steps of the keyboard's pen along a side.
 const PEN = 1 / 9; // Width of the pen on the paper, as a share of the side.
 const PEN_SENT = 1 / 7; // And of what is sent, as a share of the drawing: between two and three pixels of a digit that has 20.
 const THINNEST = 1 / 40; // Of the side, for what is hardly more than a dot.
-const SENT = 280; // Pixels of a side of the drawing that is sent.
-const LARGEST_SIDE = 1600; // Pixels of an upload's longest side; more are scaled down before they are sent.
+const SENT = 280; // Pixels of a side of the drawing that is sent, a byte for each.
 const PATIENCE = 800; // Milliseconds for which an answer to something else stays, where the next one is late.
-const TAKEN = ["image/png", "image/jpeg", "image/webp"];
 const BARS = 12; // Labels that are all shown in their order; of more, the likeliest ten first.
 
 const byId = (id) => document.getElementById(id);
@@ -19,7 +17,7 @@ const pen = paper.getContext("2d");
 let status = null; // What the page's server said last.
 let strokes = []; // Each a list of points from 0 to 1.
 let stroke = null; // The one that is being drawn.
-let shown = null; // An image in the place of the drawing: { bitmap, body, query, kind }.
+let shown = null; // A test image in the place of the drawing: { bitmap, number }.
 let cursor = { x: 0.5, y: 0.5, down: false, visible: false };
 let asking = null; // The request on its way.
 let askAgain = false;
@@ -105,7 +103,7 @@ function forget() {
   outstanding = askAgain = false;
   clearTimeout(timer);
   if (asking) asking.abort();
-  unanswered("Draw something, upload an image, or take a random one.");
+  unanswered("Draw something, or take a test image.");
 }
 
 // No answer stands beside an image that it was not given for.
@@ -263,7 +261,7 @@ function drawing() {
   context.fillStyle = "#fff";
   context.fillRect(0, 0, SENT, SENT);
   ink(context, SENT, "#000", penSent());
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  return context.getImageData(0, 0, SENT, SENT).data.filter((_, place) => place % 4 === 0);
 }
 
 async function send() {
@@ -276,9 +274,9 @@ async function send() {
   const late = setTimeout(() => unanswered("Asks the model …"), PATIENCE);
   let again = 0;
   try {
-    const body = shown ? shown.body : await drawing();
+    const body = shown ? null : drawing();
     const begin = performance.now();
-    const response = await fetch(`api/predict?${shown ? shown.query : "source=drawing"}`, {
+    const response = await fetch(`api/predict${shown ? `?sample=${shown.number}` : ""}`, {
       method: "POST",
       body,
       headers: { "content-type": "application/octet-stream" },
@@ -314,12 +312,7 @@ async function send() {
 
 function refused(reason) {
   outstanding = false;
-  if (shown && shown.kind === "upload") {
-    shown = null;
-    current++;
-    draw();
-    forget();
-  } else unanswered("The model has no answer to this.");
+  unanswered("The model has no answer to this.");
   problem(reason);
 }
 
@@ -352,7 +345,7 @@ function show(answer, milliseconds, finished) {
   bars(answer);
   seen(answer.seen);
   byId("fact-version").textContent = String(answer.version);
-  byId("fact-serving").textContent = `${answer.milliseconds.serving.toFixed(1)} ms`;
+  byId("fact-serving").textContent = `${answer.milliseconds.toFixed(1)} ms`;
   byId("fact-round").textContent = `${milliseconds.toFixed(1)} ms`;
   if (finished) say(`${name}, ${percent(share)}. ${known && `${known}. `}Version ${answer.version}.`, 250);
 }
@@ -413,51 +406,13 @@ function bars(answer) {
   byId("rest-bars").replaceChildren(...(many ? rows.slice(10) : []));
 }
 
-// Other images.
+// Test images.
 
-function put(bitmap, body, query, kind) {
-  stroke = null;
-  strokes = [];
-  cursor.down = false;
-  shown = { bitmap, body, query, kind };
-  problem("");
-  changed(true);
-}
-
-async function upload(file) {
-  if (!file) return;
-  let bitmap = null;
-  try {
-    bitmap = await createImageBitmap(file);
-  } catch {
-    // The server says what is wrong with it.
-  }
-  let body = file;
-  if (bitmap && (Math.max(bitmap.width, bitmap.height) > LARGEST_SIDE || !TAKEN.includes(file.type))) {
-    const scale = Math.min(1, LARGEST_SIDE / Math.max(bitmap.width, bitmap.height));
-    const canvas = document.createElement("canvas");
-    canvas.width = Math.max(1, Math.round(bitmap.width * scale));
-    canvas.height = Math.max(1, Math.round(bitmap.height * scale));
-    canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-    body = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  }
-  if (status && body.size > status.largest) {
-    problem(`The file is too large: ${(status.largest / 2 ** 20).toFixed(0)} MiB are taken.`);
-    return;
-  }
-  put(bitmap || new OffscreenCanvas(1, 1), body, "source=upload", "upload");
-}
-
-byId("upload").addEventListener("click", () => byId("file").click());
-byId("file").addEventListener("change", (event) => {
-  upload(event.target.files[0]);
-  event.target.value = "";
-});
 byId("clear").addEventListener("click", clearPaper);
 byId("undo").addEventListener("click", undo);
 
 byId("random").addEventListener("click", async () => {
-  const before = shown && shown.kind === "sample" ? `?not=${shown.number}` : "";
+  const before = shown ? `?not=${shown.number}` : "";
   try {
     const response = await fetch(`api/sample${before}`);
     const found = await response.json();
@@ -467,21 +422,16 @@ byId("random").addEventListener("click", async () => {
     }
     const bytes = Uint8Array.from(atob(found.png), (each) => each.charCodeAt(0));
     const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
-    put(bitmap, null, `sample=${found.sample}`, "sample");
-    shown.number = found.sample;
+    stroke = null;
+    strokes = [];
+    cursor.down = false;
+    shown = { bitmap, number: found.sample };
+    problem("");
+    changed(true);
   } catch {
     look();
   }
 });
-
-window.addEventListener("paste", (event) => upload([...event.clipboardData.files].find((each) => each.type.startsWith("image/"))));
-for (const kind of ["dragover", "dragleave", "drop"]) {
-  document.addEventListener(kind, (event) => {
-    event.preventDefault();
-    byId("drop").classList.toggle("over", kind === "dragover");
-    if (kind === "drop") upload(event.dataTransfer.files[0]);
-  });
-}
 
 // What the server says of itself.
 
