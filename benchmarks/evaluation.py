@@ -26,18 +26,17 @@ from benchmarks.training import processor
 from slipway.infra.kubernetes import job
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
-from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.discovery import DeclaredPipeline, pipeline
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.placement.placing import place
 from slipway.infra.platform import Platform, Pool, Resources, Store, Taint
 from slipway.offline.engine.evaluate import evaluate
-from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).resolve().parents[1]
 
 SIZES = (10, 100, 1000)
 
-SETTINGS = Mnist.model_validate(
+SETTINGS = pipeline("mnist").settings.model_validate(
     {
         "steps": {
             "prepare": {"pool": "cpu"},

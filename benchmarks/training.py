@@ -1,4 +1,4 @@
-"""Compare the training step with the tutorial it comes from: images per second, accuracy, start, memory.
+"""Compare the training step with the tutorial it comes from: images per second, accuracy, seconds.
 
 Each round runs both as processes of their own, one after the other on the same data, beginning with another one
 each time, so that whatever else the machine does falls on both. Run as `python -m benchmarks.training`;
@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from slipway.workloads.runtime.store import load_manifest, publish
-from workloads.mnist.batches import load, save
+from benchmarks.tutorial import files
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEAT_DIGITS = 6
@@ -34,13 +33,13 @@ def main() -> int:
     options = _parse()
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
         data = _prepare(options.source, Path(scratch))
-        count = len(load(data / "train.npz")[0])
-        name = load_manifest(data).summary["dataset"]
+        count = len(np.load(files(data)[0])["labels"])
+        name = "MNIST" if options.source else "digits"
         machine = f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         print(
             f"{machine}; {count:,} training images of {name}, {options.epochs} epochs, {options.rounds} rounds\n"
         )
-        print("round  tutorial  Slipway  ratio   accuracy         first step      whole command   peak memory")
+        print("round  tutorial  Slipway  ratio   accuracy        whole command")
         rounds = []
         for number in range(options.rounds):
             output = Path(scratch) / f"model-{number}"
@@ -69,20 +68,18 @@ def _row(name: str, tutorial: dict[str, float], ours: dict[str, float], ratio: f
     return (
         f"{name:6} {tutorial['rate']:8,.0f} {ours['rate']:8,.0f} {ratio:6.2f}"
         f"   {tutorial['accuracy']:.4f} {ours['accuracy']:.4f}"
-        f"   {tutorial['first']:5.1f} s {ours['first']:4.1f} s"
         f"  {tutorial['seconds']:5.1f} s {ours['seconds']:5.1f} s"
-        f"  {tutorial['memory'] / 1e6:4.0f} MB {ours['memory'] / 1e6:4.0f} MB"
     )
 
 
 def _tutorial(data: Path, epochs: int, seed: int) -> dict[str, float]:
-    output = _run("benchmarks.tutorial", "--data", data, "--epochs", epochs, "--seed", seed)
+    output = _run("-m", "benchmarks.tutorial", "--data", data, "--epochs", epochs, "--seed", seed)
     return _figures(json.loads(output.splitlines()[-1]))
 
 
 def _ours(data: Path, output: Path, epochs: int, seed: int) -> dict[str, float]:
     _run(
-        "workloads.mnist.train",
+        "workloads/mnist/train.py",
         *("--data", data, "--output", output, "--epochs", epochs, "--seed", seed, "--min-accuracy", 0),
     )
     metrics = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
@@ -96,30 +93,24 @@ def _figures(result: dict[str, Any]) -> dict[str, float]:
     return {
         "rate": statistics.median(rates[1:] or rates),
         "accuracy": result["accuracy"],
-        "first": result["seconds_to_first_step"],
         "seconds": result["seconds"],
-        "memory": result["peak_memory_bytes"],
     }
 
 
 def _prepare(source: Path | None, scratch: Path) -> Path:
     data = scratch / "data"
     chosen = ("idx", "--source", source) if source else ("digits",)
-    _run("workloads.mnist.prepare", "--dataset", *chosen, "--output", data)
+    _run("workloads/mnist/prepare.py", "--dataset", *chosen, "--output", data)
     if source:
         return data
-    images, labels = load(data / "train.npz")
-    repeated = scratch / "repeated"
-    repeated.mkdir()
-    save(repeated / "train.npz", (np.tile(images, (REPEAT_DIGITS, 1, 1)), np.tile(labels, REPEAT_DIGITS)))
-    save(repeated / "test.npz", load(data / "test.npz"))
-    manifest = {"step": "benchmark", "inputs": {}, "settings": {}, "summary": load_manifest(data).summary}
-    publish(repeated, scratch / "data-repeated", **manifest)
-    return scratch / "data-repeated"
+    with np.load(files(data)[0]) as file:
+        images, labels = np.tile(file["images"], (REPEAT_DIGITS, 1, 1)), np.tile(file["labels"], REPEAT_DIGITS)
+    np.savez_compressed(files(data)[0], images=images, labels=labels)
+    return data
 
 
-def _run(module: str, *arguments: object) -> str:
-    command = [sys.executable, "-m", module, *map(str, arguments)]
+def _run(*words: object) -> str:
+    command = [sys.executable, *map(str, words)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")

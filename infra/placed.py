@@ -101,7 +101,7 @@ GPU_TEST = "gpu-test"
 """The folder of `GATES_FOLDER` that says which GPUs passed their test."""
 
 FOLDERS = "/folders"
-"""Where pods have what they only read, beside results: folders that ship with them, and data that is there."""
+"""Where pods have what they only read, beside results: data that is there."""
 
 CODE = "code"
 """The folder of a bundle that has a command's own files."""
@@ -135,16 +135,6 @@ OWN_NAMES: Mapping[str, str] = {
 
 Network policies select pods by this label, and some of these pods may connect to everything.
 """
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """Python packages that an init container installs for a step before it starts, from a pinned file.
-
-    ``file`` is the requirements file's path in the repository; it ships in the bundle.
-    """
-
-    file: str
 
 
 @dataclass(frozen=True)
@@ -222,20 +212,20 @@ class Step:
 
     ``module`` is started as ``python -m <module>`` with ``arguments``; where it is None, ``arguments`` are the
     whole command line of ``command``. ``arguments`` may hold ``{store}`` (where the store is
-    mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
-    and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
-    them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
-    seconds and includes retries and scheduling. ``files`` are files of the repository, beside the module's own,
-    that the step reads below its working directory. ``has_token`` gives its pod the token of its service account,
-    with which it asks the Kubernetes API. ``results`` are what is worth showing of its directory. ``supplements``
-    says that it publishes what the image of the steps that read it lacks, so that the test of their GPUs needs
-    it, too. ``attached`` are files from anywhere on this machine, by their path below the step's working
-    directory. ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets
-    by the environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of
-    which the program is given the best. ``variant`` says which of several steps made from one it is, and ``best``
-    which of them others read. ``connects`` are the services that its pods may connect to, by their names in the
-    pipeline. With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is
-    never one. With ``search`` its items are trials. ``priority`` decides which Job comes first where they wait
+    mounted), ``{output}`` (this step's directory in the store) and ``{<input>}`` (the directory of an input step).
+    ``inputs`` are steps whose results it reads: when one of them runs again, so does this. ``after`` are steps
+    that only have to succeed first. ``time_limit`` is in seconds and includes retries and scheduling. ``files``
+    are files of the repository, beside the module's own, that the step reads below its working directory.
+    ``has_token`` gives its pod the token of its service account, with which it asks the Kubernetes API.
+    ``results`` are what is worth showing of its directory. ``supplements`` says that it publishes what the image
+    of the steps that read it lacks, so that the test of their GPUs needs it, too. ``attached`` are files from
+    anywhere on this machine, by their path below the step's working directory. ``interpreter`` is the Python that
+    starts the module. ``secrets`` are names of the stack's secrets by the environment variable that has the value.
+    ``choices`` are inputs, by their name in the arguments, of which the program is given the best. ``variant``
+    says which of several steps made from one it is, and ``best`` which of them others read. ``connects`` are the
+    services that its pods may connect to, by their names in the pipeline. With ``items``, ``workers`` pods of it
+    run at once; with ``nodes``, as many as those say, which is never one. With ``search`` its items are trials.
+    ``priority`` decides which Job comes first where they wait
     for one another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With
     ``places``, ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it.
     ``test`` runs in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads.
@@ -255,11 +245,9 @@ class Step:
     inputs: Mapping[str, "Step"] = field(default_factory=dict[str, "Step"])
     after: Sequence["Step"] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    requirements: Requirements | None = None
     files: Sequence[str] = ()
     attached: Mapping[str, Path] = field(default_factory=dict[str, Path])
     interpreter: str = "python"
-    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
     has_token: bool = False
     results: Sequence[Result] = ()
@@ -374,8 +362,8 @@ class App:
 
     ``inputs`` are the steps whose results it reads, by the input's name, and ``after`` those that only have to
     succeed first. ``clients`` are the names of the pipeline's apps that connect to it, and ``connects`` those that
-    it connects to, by their names. ``command`` is its own code, where it ships any, and ``folders`` are images
-    that it ships. ``choices`` are inputs, by their names in the arguments, that are the best of several.
+    it connects to, by their names. ``command`` is its own code, where it ships any. ``choices`` are
+    inputs, by their names in the arguments, that are the best of several.
     ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at most, so that a
     new one can be there before an old one goes. ``test`` runs in its own pods before its program.
     """
@@ -391,7 +379,6 @@ class App:
     clients: Sequence[str] = ()
     connects: Mapping[str, "App"] = field(default_factory=dict[str, "App"])
     command: Command | None = None
-    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     storage: int = 0
     spare: bool = True
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])

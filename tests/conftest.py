@@ -45,7 +45,7 @@ TOGETHER = (
     "tests/workloads/apps/notebook/",
     "tests/workloads/apps/page/test_browser.py",
     "tests/workloads/apps/tensorflow_serving/test_publish.py",
-    "tests/workloads/benchmark/test_resnet50.py",
+    "tests/workloads/resnet/test_measure.py",
     "tests/workloads/mnist/test_predict.py",
 )
 """Modules and folders whose tests share what takes long, or one place of the machine; each runs on one worker, all

@@ -10,11 +10,9 @@ found, and the process exits with 1.
 """
 
 import argparse
-import ast
 import contextlib
 import copy
 import json
-import keyword
 import os
 import random
 import re
@@ -112,12 +110,11 @@ SNIPPETS = (
 
 @dataclass(frozen=True)
 class Case:
-    """The text of a stack's file, or of the file ``name`` of the pipeline in the folder ``pipeline``."""
+    """The text of a stack's file, or of that of the pipeline in the folder ``pipeline``."""
 
     stack: str
     text: str
     pipeline: str = ""
-    name: str = ""
 
 
 def stack_case(number: int, seed: int) -> Case:
@@ -136,10 +133,8 @@ def pipeline_case(number: int, seed: int) -> Case:
     """A pipeline's file with one to three mutations."""
     chance = random.Random(f"{seed}:{number}")
     stack, pipeline = _runs()[number % len(_runs())]
-    name = next(file for file in ("pipeline.yaml", "pipeline.py") if (WORKLOADS / pipeline / file).is_file())
-    text = (WORKLOADS / pipeline / name).read_text(encoding="utf-8")
-    mutated = mutate_python if name == "pipeline.py" else mutate_pipeline
-    return Case(stack, mutated(text, chance), pipeline, name)
+    text = (WORKLOADS / pipeline / "pipeline.yaml").read_text(encoding="utf-8")
+    return Case(stack, mutate_pipeline(text, chance), pipeline)
 
 
 def mutate_pipeline(text: str, chance: random.Random) -> str:
@@ -149,19 +144,6 @@ def mutate_pipeline(text: str, chance: random.Random) -> str:
     content = yaml.safe_load(text)
     _mutate_some(content, chance, (*VALUES, *PIPELINE_VALUES), (*KEYS, *PIPELINE_KEYS))
     return _yaml(content)
-
-
-def mutate_python(text: str, chance: random.Random) -> str:
-    """The text of a ``pipeline.py`` with one to three mutations, of its declarations mostly."""
-    if chance.random() < EDITED:
-        return edit_text(text, chance)
-    tree = ast.parse(text)
-    calls: list[ast.Call] = []
-    Declarations(lambda call: calls.append(call) or call).visit(tree)
-    content = {str(index): _plain(call) for index, call in enumerate(calls)}
-    _mutate_some(content, chance, (*VALUES, *PIPELINE_VALUES), (*KEYS, *PIPELINE_KEYS))
-    changed = iter([_node(content.get(str(index))) for index in range(len(calls))])
-    return ast.unparse(ast.fix_missing_locations(Declarations(lambda _: next(changed)).visit(tree)))
 
 
 CASES: Mapping[str, Callable[[int, int], Case]] = {"stack": stack_case, "pipeline": pipeline_case}
@@ -185,77 +167,11 @@ def _yaml(content: dict[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1)
 
 
-class Declarations(ast.NodeTransformer):
-    """Replaces the outermost calls of classes, such as ``StepDeclaration(…)``."""
-
-    def __init__(self, replace: Callable[[ast.Call], ast.expr]) -> None:
-        self._replace = replace
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        return self._replace(node) if _declares(node) else self.generic_visit(node)
-
-
-class Arguments(dict[str, Any]):
-    """The arguments of a call by their names, those without one by their positions."""
-
-    def __init__(self, function: ast.expr) -> None:
-        super().__init__()
-        self.function = function
-
-
-def _declares(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id[:1].isupper()
-
-
-def _is_text(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _plain(node: ast.expr) -> Any:
-    """The value of ``node`` as `mutate` changes it; an expression without one is itself."""
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_plain(item) for item in items]
-        case ast.Dict(keys=keys, values=values) if all(_is_text(key) for key in keys):
-            return {_plain(key): _plain(item) for key, item in zip(keys, values, strict=True) if key}
-        case ast.Call(func=function, args=positional, keywords=named) if _declares(node):
-            arguments = Arguments(function)
-            arguments |= {str(index): _plain(item) for index, item in enumerate(positional)}
-            arguments |= {argument.arg: _plain(argument.value) for argument in named if argument.arg}
-            return arguments
-        case _:
-            return node
-
-
-def _node(value: Any) -> ast.expr:
-    """The expression that has a value of `_plain`."""
-    match value:
-        case ast.expr():
-            return value
-        case Arguments():
-            positional = [_node(item) for key, item in value.items() if key.isdecimal()]
-            named = {key: item for key, item in value.items() if not key.isdecimal()}
-            return ast.Call(value.function, positional, [_keyword(key, item) for key, item in named.items()])
-        case dict():
-            return ast.Dict([ast.Constant(item) for item in value], [_node(item) for item in value.values()])
-        case list():
-            return ast.List([_node(item) for item in value])
-        case _:
-            return ast.Constant(value)
-
-
-def _keyword(name: str, value: Any) -> ast.keyword:
-    if name.isidentifier() and not keyword.iskeyword(name):
-        return ast.keyword(name, _node(value))
-    return ast.keyword(None, ast.Dict([ast.Constant(name)], [_node(value)]))
-
-
 @cache
 def _runs() -> Sequence[tuple[str, str]]:
-    """Each stack with each of its pipelines."""
-    return [(stack, pipeline) for stack in STACKS for pipeline in _content(stack)["config"].get(PIPELINES, {})]
+    """Each stack with each of its pipelines that has the name of its folder."""
+    sections = {stack: _content(stack)["config"].get(PIPELINES, {}) for stack in STACKS}
+    return [(stack, name) for stack in STACKS for name, own in sections[stack].items() if "uses" not in own]
 
 
 @cache
@@ -361,7 +277,7 @@ def _written(case: Case, tree: Path) -> Generator[None]:
     try:
         if case.pipeline:
             shutil.copytree(WORKLOADS / case.pipeline, folder / case.pipeline)
-            (folder / case.pipeline / case.name).write_bytes(case.text.encode("utf-8", "surrogatepass"))
+            (folder / case.pipeline / "pipeline.yaml").write_bytes(case.text.encode("utf-8", "surrogatepass"))
             content = copy.deepcopy(_content(case.stack))
             content["config"][PIPELINES][case.pipeline]["uses"] = str(folder / case.pipeline)
             text = json.dumps(content)
@@ -391,7 +307,7 @@ def wrong(case: Case, tree: Path) -> tuple[str, str]:
     decoded = json.loads(json.dumps(evaluations))
     failure = decoded.get("failure")
     kind = failure["kind"] if failure else "accepted"
-    if failure and (complaint := unclear(failure, stack, case.name)):
+    if failure and (complaint := unclear(failure, stack, case.pipeline and "pipeline.yaml")):
         return kind, complaint
     options = Options(date(2026, 11, 22), lambda _: {})
     preview = build(Evaluations({stack: decode(stack, decoded)}, {}), options)
@@ -420,8 +336,6 @@ def unclear(failure: Mapping[str, Any], stack: str, name: str = "") -> str:
         )
         if not all(told) or not told or not named:
             return f"a problem without its key, reason or fix: {problems}"
-        if name != "pipeline.py" and any(" fails: " in problem["reason"] for problem in problems):
-            return f"an error of the program's own: {problems}"
     unfit = [text for text in told if not text.isprintable() or len(text) > LONGEST]
     return f"not fit to be shown: {unfit[0][:300]!r}" if unfit else ""
 

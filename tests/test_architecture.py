@@ -56,9 +56,6 @@ WITHOUT: Mapping[str, Sequence[str]] = {
 }
 """Packages that the modules of a room do not import themselves."""
 
-MEASURING_OPTION = re.compile(r"--benchmark|BENCHMARK=1")
-"""How a rehearsal is told to run the pipelines that measure accelerators, whichever these are."""
-
 ALLOWED = re.compile(r"gcp-dev|gcp-batch|google\.protobuf\.\w+")
 """The stack that commands without one take, and the library that reads messages."""
 
@@ -251,19 +248,16 @@ def test_arrows_are_held() -> None:
         ("infra/kubernetes/job.py", "infra/settings/model.py"),
         ("infra/stack/clusters.py", "infra/program.py"),
         ("infra/program.py", "offline/engine/evaluate.py"),
-        ("workloads/mnist/train.py", "workloads/benchmark/training.py"),
+        ("workloads/mnist/train.py", "workloads/resnet/training.py"),
         ("workloads/mnist/train.py", "workloads/apps/notebook/serve.py"),
         ("workloads/apps/notebook/serve.py", "workloads/apps/page/app.py"),
         ("workloads/mnist/train.py", "infra/schema/paths.py"),
-        ("workloads/mnist/pipeline.py", "infra/settings/model.py"),
-        ("workloads/mnist/pipeline.py", "workloads/mnist/train.py"),
         ("offline/engine/evaluate.py", "tools/show.py"),
         ("offline/rehearsal/fakes/tensorflow_serving.py", "offline/rehearsal/session.py"),
     ]
     right = [
         ("workloads/mnist/train.py", "workloads/mnist/model.py"),
         ("workloads/new/train.py", "workloads/runtime/store.py"),
-        ("workloads/new/pipeline.py", "infra/pipelines/contract.py"),
         ("infra/clouds/registry.py", "infra/clouds/gcp/__init__.py"),
     ]
     for pairs, expected in ((wrong, False), (right, True)):
@@ -292,14 +286,14 @@ def test_the_files_of_every_task_are_there() -> None:
 def test_nothing_but_its_folder_names_a_pipeline() -> None:
     """Docstrings and comments left out. A project's own pipelines may be called anything."""
     folders = set(shipped.pipelines())
-    assert {"mnist", "benchmark"} <= folders
+    assert {"mnist", "resnet"} <= folders
     named = re.compile(rf"(?<![a-z])({'|'.join(folders)})(?![a-z])", re.IGNORECASE)
     naming = [
         f"{path.relative_to(ROOT)}: {word}"
         for room in ("infra", "offline", "tools", "ci")
         for path in sorted((ROOT / room).rglob("*.py"))
         for word in read(path).words
-        if named.search(MEASURING_OPTION.sub("", word))
+        if named.search(word)
     ]
     assert naming == []
 

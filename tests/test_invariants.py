@@ -277,7 +277,7 @@ def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording
         return provider_of(job), pod(job)["nodeSelector"]
 
     jobs = recording.of(JOB)
-    measured = [job for job in jobs if "workloads.benchmark.resnet50" in containers(job)[-1]["command"]]
+    measured = [job for job in jobs if "measure.py" in containers(job)[-1].get("args", [])]
     for job in measured:
         waits = recording.waits_for(job)
         for other in jobs:
@@ -490,12 +490,15 @@ def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+AFTER_PREPARE = {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"}
+
 STEPS = {
     "mnist/predict.py": {"mnist-predict"},
     "mnist/train.py": {"mnist-serving-publish", "mnist-train", "mnist-predict"},
-    "mnist/prepare.py": {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"},
-    "mnist/requirements.txt": {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"},
-    "benchmark/chart.py": {"benchmark-chart"},
+    "mnist/prepare.py": AFTER_PREPARE,
+    "mnist/images.py": AFTER_PREPARE,
+    "mnist/requirements.txt": {*AFTER_PREPARE, "packages-mnist", "packages-mnist-gpu"},
+    "resnet/chart.py": {"resnet-chart", "resnet-all-chart", "resnet-pair-chart"},
 }
 """Files, each with the Jobs that run again when it changes."""
 
@@ -524,7 +527,7 @@ def run_again(stack: str, workloads: Path, files: Iterable[str]) -> set[str]:
     ("stack", "file"),
     [
         *(("demo", file) for file in STEPS if file.startswith("mnist/")),
-        ("gcp-dev", "benchmark/chart.py"),
+        ("gcp-dev", "resnet/chart.py"),
         *(pytest.param("gcp-dev", file, marks=pytest.mark.slow) for file in STEPS if file.startswith("mnist/")),
     ],
 )

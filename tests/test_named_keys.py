@@ -40,7 +40,6 @@ OTHERS: Mapping[str, str] = {
     "pulumi.Output.concat": "a function of Pulumi",
     "pulumi.Output.format": "a function of Pulumi",
     "template.metadata.labels": "a property of Kubernetes objects",
-    "placed_by": "a field of declarations in Python",
     "grants: false": "a key of an input, which only pipelines with inputs have",
     "idle_hourly": "a field of a preview's JSON",
 }

@@ -28,7 +28,7 @@ CLEAN = (
     "tests/offline/rehearsal/machine",
     "tests/offline/rehearsal/output",
     "tests/workloads/apps",
-    "tests/workloads/benchmark",
+    "tests/workloads/resnet",
     "tests/workloads/cuda",
     "tests/workloads/forecast",
     "tests/workloads/fraud",

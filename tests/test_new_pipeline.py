@@ -12,44 +12,42 @@ from slipway.offline.evaluated.model import Preview
 from slipway.offline.preview.build import exit_code
 from slipway.tools.reference import shipped
 from slipway.tools.verbs.previews import Format
-from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clone_previews import preview_clone, said
 from tests.support.clones import git, python
 from tests.support.rehearsing import stack_file
 from tests.support.tree import write_tree
 
-MODULE = '''"""Count the lines of a file."""
+DECLARED = """
+description: Count the lines of a file.
+parameters:
+  file: {type: string, description: The file's path in the store.}
+steps:
+  count:
+    description: Counts the lines.
+    run: [python, count.py, --file, "{store}/{file}", --output, "{output}"]
+    results: {lines: {number: lines.json#/lines, format: integer, title: Lines}}
+"""
+
+PROGRAM = '''"""Count the lines of a file."""
 
 import argparse
 import json
 from pathlib import Path
 
-from slipway.workloads.runtime.exits import OK, run
-from slipway.workloads.runtime.store import digest_of, publish, staging
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--file", type=Path, required=True)
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args()
-    count = len(options.file.read_text().splitlines())
-    with staging() as staged:
-        (staged / "lines.json").write_text(json.dumps({"lines": count}))
-        inputs = {"file": digest_of(options.file).sha256}
-        publish(staged, options.output, step="lines.count", inputs=inputs, settings={}, summary={})
-    print(f"{count} lines")
-    return OK
-
-
-if __name__ == "__main__":
-    run(main)
+parser = argparse.ArgumentParser()
+parser.add_argument("--file", type=Path, required=True)
+parser.add_argument("--output", type=Path, required=True)
+options = parser.parse_args()
+count = len(options.file.read_text().splitlines())
+options.output.mkdir(exist_ok=True)
+(options.output / "lines.json").write_text(json.dumps({"lines": count}))
+print(f"{count} lines")
 '''
 
 SECTIONS: dict[str, Any] = {
-    "lines": {"file": "uploads/words.txt", "count": {"pool": "cpu", "memory": "256Mi"}},
-    "again": {"uses": "lines", "file": "uploads/more.txt", "count": {"pool": "cpu", "memory": "256Mi"}},
+    "lines": {"file": "uploads/words.txt", "steps": {"count": {"pool": "cpu", "memory": "256Mi"}}},
+    "again": {"uses": "lines", "file": "uploads/more.txt", "steps": {"count": {"pool": "cpu", "memory": "256Mi"}}},
 }
 
 
@@ -62,14 +60,12 @@ def write_stack(root: Path, pipelines: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The copy; its one commit is without the pipeline, which docs/steps.md shows."""
+    """The copy; its one commit is without the pipeline."""
     copy = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
     git(copy, "init", "-q")
     git(copy, "add", ".")
     git(copy, "commit", "-q", "-m", "before")
-    shown = [block for block in blocks(ROOT) if block.page == "docs/steps.md" and block.info == "python"]
-    (declaration,) = (block.body for block in shown if "PIPELINE = " in block.body)
-    files = {"workloads/lines/pipeline.py": declaration, "workloads/lines/count.py": MODULE}
+    files = {"workloads/lines/pipeline.yaml": DECLARED, "workloads/lines/count.py": PROGRAM}
     write_tree(copy, {**files, "words.txt": "one\ntwo\nthree\n", "more.txt": "four\n" * 4})
     write_stack(copy, SECTIONS)
     return copy
@@ -107,20 +103,20 @@ def problems(root: Path, sections: dict[str, Any]) -> dict[str, str]:
 def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
     assert problems(root, SECTIONS) == {}
     wrong = {
-        "lines": {"fil": "/uploads/words.txt", "count": {"pool": "cqu", "memory": "lots", "cpu": "64"}},
-        "again": {"uses": "line", "count": {"pool": "cpu", "gpus": 1}},
+        "lines": {"fil": "x", "steps": {"count": {"pool": "cqu", "memory": "lots", "cpu": "64"}}},
+        "again": {"uses": "line", "steps": {"count": {"pool": "cpu", "gpus": 1}}},
         "linse": SECTIONS["lines"],
         "Again!": {**SECTIONS["again"]},
         "store": {**SECTIONS["again"]},
     }
     texts = problems(root, wrong)
     expected = {
-        "lines.fil": ["there is no such key", "did you mean `file`?", "not a path below the store's root"],
-        "lines.count.pool": ["did you mean `cpu`?"],
-        "lines.count.memory": ["not a size"],
+        "lines.fil": ["there is no such key", "did you mean `file`?"],
+        "lines.steps.count.pool": ["did you mean `cpu`?"],
+        "lines.steps.count.memory": ["not a size"],
         "again.uses": ["did you mean `lines`?"],
         "again.file": ["required, and not there", "add it: The file's path in the store."],
-        "again.count.gpus": ["has no GPUs"],
+        "again.steps.count.gpus": ["has no GPUs"],
         "linse": ["did you mean `lines`?", "`uses: lines`"],
         '["Again!"]': ["not a Kubernetes name"],
         "store": ["an output of the stack itself"],
@@ -192,10 +188,9 @@ def words(root: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_list(words: Path) -> None:
+def test_pipelines_are_in_the_reference_and_their_mistakes_in_the_list(words: Path) -> None:
     page = python(words, "-c", "from slipway.tools.reference.settings import page; print(page())")
     assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
-    assert "| `count` | [keys of every step](#keys-of-every-step) |" in page
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
     assert "| `file` | text | **required** | The file's path in the store. |" in page
     assert "| `shortest` | whole number, 1 to 9 | `1` |  |" in page
@@ -212,7 +207,7 @@ def test_both_kinds_are_in_the_reference_and_the_mistakes_of_one_in_yaml_in_the_
         "words.steps.count.pool": "did you mean `cpu`?",
         "words.steps.count.matrix.shortest[0]": "below 1",
         "words.steps.show.pool": "required, and not there",
-        "other.uses": f"there is no `pipeline.yaml` or `pipeline.py` in {words.parent}/elsewere",
+        "other.uses": f"there is no `pipeline.yaml` in {words.parent}/elsewere",
         "more.steps.shwo": "did you mean `show`?",
     }
     assert set(texts) == set(expected)
@@ -232,35 +227,14 @@ def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_aga
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("PIPELINE = (", "Python cannot read workloads/broken/pipeline.py:1"),
-        ("import nowhere", "it cannot be imported in line 1: ModuleNotFoundError"),
-        ("x = 1", "`PIPELINE` is not there"),
-        ("PIPELINE = 1", "`PIPELINE` is a int"),
-    ],
-)
-def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, content: str, told: str) -> None:
-    file = root / "workloads" / "broken" / "pipeline.py"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(f"{content}\n", encoding="utf-8")
-    texts = problems(root, {"broken": {"x": 1}})
-    assert list(texts) == ["workloads/broken/pipeline.py"]
-    assert told in texts["workloads/broken/pipeline.py"]
-    assert problems(root, SECTIONS) == {}, "a stack that does not run it is not kept from anything"
-    file.unlink()
-
-
-@pytest.mark.slow
 def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
     code = (
-        "import sys; from slipway.infra.pipelines.discovery import pipeline, supplements;"
-        f"print([pipeline(name).settings.__name__ for name in {shipped.pipelines()}], list(supplements()));"
+        "import sys; from slipway.infra.pipelines.discovery import pipeline;"
+        f"print([pipeline(name).settings.__name__ for name in {shipped.pipelines()}]);"
         "print([name for name in sys.modules if name.partition('.')[0] in {'pulumi', 'tensorflow', 'keras'}])"
     )
     said = [
-        "['Benchmark', 'Forecast', 'Fraud', 'Handwriting', 'Mnist', 'Neighbours'] ['cuda']",
+        str([name.capitalize() for name in shipped.pipelines()]),
         "[]",
     ]
     assert python(ROOT, "-c", code).splitlines() == said

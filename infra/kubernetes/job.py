@@ -29,7 +29,7 @@ from slipway.infra.kubernetes.labels import (
 )
 from slipway.infra.kubernetes.pods.limits import UNLIMITED, Spending, declare_limits, measured_by
 from slipway.infra.kubernetes.pods.node_group import group_policy, headless_service
-from slipway.infra.kubernetes.pods.pod import bundle_map, folder_map, requests, secret_name, template, usage_folder
+from slipway.infra.kubernetes.pods.pod import bundle_map, requests, secret_name, template, usage_folder
 from slipway.infra.kubernetes.run import Known, Run, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from slipway.infra.kubernetes.shipping.bundle import Files, config_map, config_map_name
@@ -179,7 +179,6 @@ def declare_objects(
 
     return [
         mounted(bundle_map(run), run.bundle),
-        *(mounted(folder_map(run, folder), files) for folder, files in run.folders.items()),
         *_declare_group(f"{run.name}{suffix}", run, workspace, opts),
     ]
 

@@ -10,11 +10,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.shipping.archive import Archive
-from slipway.infra.kubernetes.shipping.bundle import Files, collect, image_folder, normalised
+from slipway.infra.kubernetes.shipping.bundle import Files, collect, normalised
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
-from slipway.infra.placed import CODE, Command, Requirements, Step
+from slipway.infra.placed import CODE, Command, Step
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 FORMAT = 1
@@ -33,7 +33,7 @@ SEARCHER = "slipway.workloads.runtime.search.worker"
 """The module that starts a command once for each trial of a search."""
 
 LAUNCHER = "slipway.workloads.runtime.nodes.launcher"
-"""The module that starts the program of a step on several nodes in each of its pods, a command or a module."""
+"""The module that starts the program of a step on several nodes in each of its pods."""
 
 LAUNCHER_FORMAT = 1
 """Part of the digest of every step on several nodes, in place of the launcher's files. Raise it when pods start to
@@ -52,9 +52,6 @@ MEASURE = "slipway.workloads.runtime.usage.measure"
 HOLD = "slipway.workloads.schedule.places.hold"
 """The module that runs a step's program at a place of another cluster than that of what moves the step."""
 
-ATTENDED = "slipway.workloads.runtime.steps.attended"
-"""The module that copies the checkpoints of a module beside it."""
-
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
@@ -69,9 +66,6 @@ TESTER = "slipway.workloads.gates.gpus"
 
 FOLDERS = "slipway.workloads.runtime.steps.folders"
 """The module by which an init container makes and requires the folders of the store that a step has mounted."""
-
-INSTALLER = "slipway.workloads.runtime.steps.packages"
-"""The module that an init container runs to install a step's requirements."""
 
 UNPACKER = "slipway.workloads.runtime.steps.unpack"
 """The module that an init container runs where a step's code is more than one ConfigMap holds."""
@@ -128,7 +122,6 @@ class Run:
 
     step: Step
     bundle: Files
-    folders: Mapping[str, Files]
     inputs: Mapping[str, "Run"]
     digest: str
     usage: Usage | None = None
@@ -176,7 +169,7 @@ class Run:
         """A short digest of what decides a result beside the command line, the code and the inputs: a worker takes
         the results of an earlier run's items only where this is the same.
         """
-        decisive = {**_surroundings(self.step, self.folders), "runner": RUNNER_FORMAT}
+        decisive = {**_surroundings(self.step), "runner": RUNNER_FORMAT}
         if data := _data_of_all_items(self.step):
             decisive["data"] = data
         return short_digest(_digest(decisive))
@@ -192,13 +185,6 @@ class Known:
     usage: Usage | None = None
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
     bundles: dict[object, Files] = field(default_factory=dict[object, Files])
-
-
-def bundle_of(module: str, requirements: Requirements | None, root: Path, files: Sequence[str] = ()) -> Files:
-    """The files that a step with this module and these requirements ships, ``files`` too. Raises ShippingError."""
-    if requirements is None:
-        return collect([module], root, files)
-    return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
 def runner(step: Step) -> str:
@@ -234,7 +220,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     known = known or Known()
     if id(step) in known.runs:
         return known.runs[id(step)]
-    names = [*step.inputs, *step.folders, *step.data]
+    names = [*step.inputs, *step.data]
     taken = {name for name in names if name in RESERVED or names.count(name) > 1}
     if taken:
         raise ValueError(
@@ -242,9 +228,8 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         )
     inputs = {name: plan(before, root, known) for name, before in step.inputs.items()}
     bundle = _bundle(step, root, known)
-    folders = {name: image_folder(folder, root) for name, folder in step.folders.items()}
     decisive = {
-        **_surroundings(step, folders),
+        **_surroundings(step),
         **_program(step, bundle),
         "arguments": list(step.arguments),
         "inputs": {name: before.digest for name, before in inputs.items()},
@@ -258,10 +243,8 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     usage = known.usage if known.usage and known.usage.covers(step) else None
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
-    attended = step.checkpoints and step.module and not step.nodes
-    shipped = _with_files_of(ATTENDED, shipped, root) if attended else shipped
     shipped, archive = _in_config_map(shipped, root)
-    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage, archive)
+    known.runs[id(step)] = Run(step, shipped, inputs, _digest(decisive), usage, archive)
     return known.runs[id(step)]
 
 
@@ -277,13 +260,14 @@ def _digest(decisive: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]:
+def _surroundings(step: Step) -> dict[str, object]:
     """Everything that decides the result, other than the program, its command line and its inputs."""
     decisive: dict[str, object] = {
         "format": FORMAT,
         "environment": dict(step.environment),
         "image": step.image,
-        "folders": {name: files.digest for name, files in folders.items()},
+        # An earlier version knew folders that ship with a step: without it, every step would run again.
+        "folders": {},
         "accelerator": step.pool.accelerator,
         "gpus": step.resources.gpus,
         # Of a gate that is gone. Without it every step would run again.
@@ -319,8 +303,8 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
         bundle = known.bundles.get(shipped) or command_bundle(command, step.arguments, root, module)
     else:
         assert step.module is not None
-        shipped = (step.module, step.requirements, tuple(step.files), tuple(step.attached.items()))
-        bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
+        shipped = (step.module, tuple(step.files), tuple(step.attached.items()))
+        bundle = known.bundles.get(shipped) or collect([step.module], root, step.files)
         if step.attached:
             attached = {path: normalised(place) for path, place in step.attached.items()}
             bundle = Files({**bundle.contents, **attached})

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.images import ImageBuild
-from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
+from slipway.infra.pipelines.pods import Command, PodSettings, Probe, Substitute
 from slipway.infra.schema.base import Int, Model, Size, refuse
 from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, Image, fit
@@ -162,7 +162,6 @@ class AppDeclaration:
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     after: Sequence[str] = ()
     connects: Sequence[str] = ()
-    folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     requirements: str | None = None

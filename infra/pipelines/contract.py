@@ -1,4 +1,4 @@
-"""What a pipeline declares in ``pipeline.yaml`` or ``pipeline.py``: settings, checks, steps, and results to show.
+"""What a pipeline declares in its ``pipeline.yaml``: settings, checks, steps, and results to show.
 
 A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
 knows neither clusters nor Jobs: `slipway.infra.placement.placing` puts its steps on pools.
@@ -16,7 +16,7 @@ from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
-from slipway.infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
+from slipway.infra.pipelines.pods import Command, PodSettings, Probe, Substitute
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Priority, Resources
 from slipway.infra.schema.base import Duration, Float, Int, Memory, Model, PoolSettings, Size, refuse
@@ -345,38 +345,35 @@ class ServiceDeclaration:
 class StepDeclaration:
     """One step: what a Job runs, and which of the pipeline's settings place it.
 
-    ``module`` is started as ``python -m <module>`` with ``arguments``. Where it is None, ``command`` says what
-    ships, and ``arguments`` are the whole command line, its program first. ``arguments`` and the values of
-    ``environment`` may hold ``{output}`` (the step's directory in the store), ``{<input>}`` (the directory of an
-    input), ``{<folder>}`` (a shipped folder), ``{pipeline}`` (the pipeline's directory) and ``{store}``; `literal`
+    ``command`` says what ships, and ``arguments`` are the whole command line, its program first. A step of an
+    app's kind has a ``module`` of the package in its place, which is started as ``python -m <module>``.
+    ``arguments`` and the values of ``environment`` may hold ``{output}`` (the step's directory in the store),
+    ``{<input>}`` (the directory of an input), ``{pipeline}`` (the pipeline's directory) and ``{store}``; `literal`
     escapes braces. ``placed_by`` is an object of the settings, or a copy of one on another pool.
 
     ``inputs`` are steps of the pipeline by the input's name: when one runs again, so does this step. ``after`` are
     steps that only have to succeed first. Both may name the step that variants are made of: ``after`` then means
     all of them, and so does an input, whose argument ``{<input>}`` becomes one argument for each, unless their
-    ``best`` says which one it is. With ``runs_last`` a step waits for the steps of other pipelines on its pool.
+    ``best`` says which one it is.
 
-    ``requirements`` is the path of a pinned requirements file, relative to the repository or absolute. For a
-    module it is installed before the step starts; for a command once for all steps that name an equal file and run
-    in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
-    environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
-    in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together. ``build`` is
-    the image that it runs in where ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets
-    or of the store that are there, by the references ``{<name>}`` to them: with another digest it runs again. With
-    ``checkpoints`` arguments and environment of a command may hold ``{checkpoint}``; a module finds the folder in
-    ``SLIPWAY_CHECKPOINT``.
+    ``requirements`` is the path of a pinned requirements file, relative to the repository or absolute. It is
+    installed once for all steps that name an equal file and run in the same image, on a node without GPUs.
+    ``secrets`` are names of the stack's ``slipway:secrets`` by the environment variable that has the value.
+    ``connects`` are services of the pipeline. A step with ``items`` runs in ``workers`` pods at once, each for
+    itself; one with ``nodes`` in several that work together. ``build`` is the image that it runs in where
+    ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets or of the store that are there,
+    by the references ``{<name>}`` to them: with another digest it runs again. With ``checkpoints`` arguments and
+    environment may hold ``{checkpoint}``.
     """
 
     name: str
-    module: str | None
     placed_by: StepSettings
     arguments: Sequence[str]
+    module: str | None = None
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     after: Sequence[str] = ()
     requirements: str | None = None
-    folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
     results: Sequence[Result] = ()
-    runs_last: bool = False
     command: Command | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -394,7 +391,7 @@ class StepDeclaration:
 
 @dataclass(frozen=True)
 class Pipeline(Generic[S]):
-    """A pipeline: `pipeline.py` of its folder has it as ``PIPELINE``, and of `pipeline.yaml` it is made.
+    """A pipeline, as its `pipeline.yaml` declares it.
 
     The docstring of ``settings`` says what it does. ``steps`` are made from valid settings. ``checks`` find what
     is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
@@ -402,9 +399,7 @@ class Pipeline(Generic[S]):
     the rest then stands for what of it can be read, so that stack files are still checked against it. ``renamed``
     are keys of the file that still work by the name of an earlier release.
 
-    ``starter`` is the section that `make new` writes into a stack file: plain values, with its steps on the pools
-    `cpu` and `gpu`. Where it is empty, that is what the settings require. ``services`` and
-    ``apps`` are made like ``steps``.
+    ``services`` and ``apps`` are made like ``steps``.
     """
 
     settings: type[S]
@@ -412,7 +407,6 @@ class Pipeline(Generic[S]):
     checks: Sequence[Callable[[Section[S]], Iterable[Finding]]] = ()
     measures_devices: bool = False
     problems: Sequence[Problem] = ()
-    starter: Mapping[str, object] = field(default_factory=dict[str, object])
     services: Callable[[S], Sequence[ServiceDeclaration]] = lambda _: ()
     apps: Callable[[S], Sequence[AppDeclaration]] = lambda _: ()
     renamed: Sequence[Problem] = ()
@@ -420,7 +414,7 @@ class Pipeline(Generic[S]):
 
 @dataclass(frozen=True)
 class Supplement:
-    """Files that a container image lacks, published once in the store: `supplement.py` has it as ``SUPPLEMENT``.
+    """Files that a container image lacks, published once in the store.
 
     Its step runs ``module`` in ``image`` on a pool without GPUs. Each GPU step whose image ``is_lacking`` reads
     what it published: ``--<name>=<directory>`` is added to that step's arguments.

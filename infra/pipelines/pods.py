@@ -57,18 +57,6 @@ class PodSettings(Model):
 
 
 @dataclass(frozen=True)
-class ShippedFolder:
-    """A folder of images of the repository that travels with a step.
-
-    ``path`` is relative to the repository. ``setting`` is the key of the section that names it:
-    ``predict.images``.
-    """
-
-    path: str
-    setting: str
-
-
-@dataclass(frozen=True)
 class Substitute:
     """What a rehearsal runs of a command that needs what this machine lacks.
 

@@ -13,10 +13,10 @@ import pulumi
 from slipway.infra.commands import command
 from slipway.infra.kubernetes.cluster.gates import Gates, reading
 from slipway.infra.kubernetes.image_builds.build import Images
-from slipway.infra.kubernetes.shipping.bundle import left_out
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration
-from slipway.infra.pipelines.discovery import DeclaredPipeline, supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
+from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.pipelines.residents import Resident, left_by, residents, residents_on, room_for
@@ -28,7 +28,6 @@ from slipway.infra.placement.shipping import (
     may_use_tensorflow,
     noting,
     publishing,
-    requirements_of,
     shipping_key,
 )
 from slipway.infra.placement.unshipped import remark, unshipped
@@ -53,8 +52,8 @@ def place(
 ) -> dict[str, list[Step]]:
     """The steps of each pipeline by its name, each on the platform that has its pool and behind its gates.
 
-    Steps that `runs_last` marks wait for those of the pipelines before theirs, whatever order the file has.
-    ``root`` is the repository whose folders they ship, and ``images`` grows by those that are built for them.
+    Those of pipelines that measure accelerators come last. ``root`` is the repository whose folders they ship, and
+    ``images`` grows by those that are built for them.
     """
     built = images or Images()
     placed: dict[str, list[Step]] = {}
@@ -66,7 +65,7 @@ def place(
         for declared, service in _services(pipeline, platforms)
     ]
     staying = staying_on_pools(pipelines)
-    for pipeline in sorted(pipelines, key=lambda pipeline: (_runs_last(pipeline), pipeline.name)):
+    for pipeline in sorted(pipelines, key=lambda pipeline: (pipeline.measures_devices, pipeline.name)):
         placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
         placed[pipeline.name] = placement.steps()
         _warn_of_inputs(pipeline)
@@ -82,10 +81,6 @@ def _warn_of_inputs(pipeline: DeclaredPipeline) -> None:
         if not data.digest:
             key, rest = pipeline.setting(INPUTS, name), "no step runs again when its data change"
             pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: `{command('pin-inputs')}` writes it")
-
-
-def _runs_last(pipeline: DeclaredPipeline) -> bool:
-    return any(step.runs_last for step in pipeline.steps)
 
 
 def _services(
@@ -159,7 +154,6 @@ class _Placement:
     def _guard(self, declared: StepDeclaration) -> Step:
         step = self._on_its_pool(declared)
         self._warn_of_room(declared, step)
-        earlier = [other for other in self.earlier if declared.runs_last and other.pool.name == step.pool.name]
         step = replace(
             step,
             inputs={
@@ -168,7 +162,7 @@ class _Placement:
                 for variant in self._variants_of(of)
             },
             after=[
-                *earlier,
+                *self._before(step),
                 *(self._step(variant) for name in declared.after for variant in self._variants_of(name)),
             ],
             choices=choices(declared.inputs, self._variants_of),
@@ -186,7 +180,7 @@ class _Placement:
             )
             step = replace(step, inputs={**step.inputs, SAMPLER: sampler})
         tensorflow = self._with_tensorflow(declared, step)
-        for folder, supplement in supplements().items():
+        for folder, supplement in SUPPLEMENTS.items():
             if tensorflow and step.resources.gpus and supplement.is_lacking(step.image):
                 if folder not in self.published:
                     place = self._beside(step)
@@ -201,6 +195,12 @@ class _Placement:
         if declared.placed_by.places:
             return self.gates.guard_places(step, self._places(declared, step), tensorflow=tested)
         return self.gates.guard(step, tensorflow=tested)
+
+    def _before(self, step: Step) -> list[Step]:
+        """The steps of other pipelines on the pool of ``step``, which measures its GPUs: a node is asked for once,
+        for what they need it for, and none of them disturbs the figures."""
+        measures = self.pipeline.measures_devices and step.resources.gpus
+        return [other for other in self.earlier if measures and other.pool.name == step.pool.name]
 
     def _places(self, declared: StepDeclaration, step: Step) -> Places:
         """Where ``step`` may run, as its settings say it."""
@@ -288,13 +288,11 @@ class _Placement:
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
             idle=settings.idle,
-            requirements=None if command else requirements_of(declared),
             environment={name: PIPELINE.sub(directory, word) for name, word in declared.environment.items()},
             command=command,
             secrets=declared.secrets,
             variant=declared.variant,
             best=declared.best,
-            folders={name: self._folder(folder.path, folder.setting) for name, folder in declared.folders.items()},
             results=declared.results,
             connects={
                 service.name: service
@@ -311,13 +309,6 @@ class _Placement:
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
             checkpoints=declared.checkpoints,
         )
-
-    def _folder(self, path: str, setting: str) -> Path:
-        folder = self.root / path
-        if others := left_out(folder):
-            key = self.pipeline.setting(*setting.split("."))
-            pulumi.log.warn(f"{key}: left out of {path}: {', '.join(map(printable, others))}")
-        return folder
 
     @property
     def _kept(self) -> dict[str, list[Resources]]:
@@ -504,7 +495,6 @@ class _Apps:
             clients=[app.name for app in self.declared.values() if declared.name in app.connects],
             connects={connect: self._app(connect) for connect in declared.connects},
             command=command_of(declared, beside, self.root) if declared.command else None,
-            folders={name: self.root / folder.path for name, folder in declared.folders.items()},
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
             choices=choices(declared.inputs, self._variants_of),
         )
@@ -513,7 +503,7 @@ class _Apps:
     def _supplements(self, image: str, resources: Resources, platform: Platform) -> dict[str, Step]:
         """What the image lacks for GPUs, by the input's name. Where the pipeline's steps need it, it is theirs."""
         steps: dict[str, Step] = {}
-        for folder, supplement in supplements().items():
+        for folder, supplement in SUPPLEMENTS.items():
             if resources.gpus and supplement.is_lacking(image):
                 inputs = [step.inputs.get(supplement.name) for step in self.steps.values()]
                 published = next((step for step in inputs if step and step.supplements), None)

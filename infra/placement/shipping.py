@@ -10,8 +10,7 @@ from types import MappingProxyType
 from slipway.infra.kubernetes.apps.pod import app_bundle
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.image_builds.context import context_of
-from slipway.infra.kubernetes.run import bundle_of, command_bundle
-from slipway.infra.kubernetes.shipping.bundle import image_folder
+from slipway.infra.kubernetes.run import command_bundle
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, runs_file
@@ -21,11 +20,11 @@ from slipway.infra.pipelines.discovery import DeclaredPipeline, location
 from slipway.infra.pipelines.images import CPU_IMAGE, GPU_IMAGE, compiling, lock_problem
 from slipway.infra.pipelines.pods import SUBSTITUTE, Substitute
 from slipway.infra.pipelines.pods import Command as DeclaredCommand
-from slipway.infra.placed import CODE, PACKAGES, Command, Requirements, Step
+from slipway.infra.placed import CODE, PACKAGES, Command, Step
 from slipway.infra.places import located
 from slipway.infra.platform import Platform, Pool, Resources, add
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, spell
-from slipway.infra.schema.problems import Problem, SettingsError
+from slipway.infra.schema.problems import Problem
 
 USES_TENSORFLOW = re.compile(rb"(?i)tensorflow|keras|(?<![a-z0-9])(?:tf|jax)(?![a-z0-9])")
 """What a program names that loads CUDA's libraries from where TensorFlow's image has them, or should have them."""
@@ -38,16 +37,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
     """
     problems: list[Problem] = []
     for pipeline in pipelines:
-        try:
-            steps, services, apps = pipeline.unchecked, pipeline.services, pipeline.apps
-        except SettingsError:
-            continue
-        bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
-        for step in reversed(bundles.values()):
-            try:
-                bundle_of(step.module or "", requirements_of(step), root)
-            except ShippingError as error:
-                problems.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
+        steps, services, apps = pipeline.unchecked, pipeline.services, pipeline.apps
         commands = {shipping_key(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             problems += _command_problems(pipeline, step, [*steps, *services, *apps], root)
@@ -61,13 +51,6 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
             problems += _lock_problems(
                 pipeline, service, [(_substitute_lock(service), (SUBSTITUTE, "requirements"))], root
             )
-        folders = [folder for declared in (*steps, *apps) for folder in declared.folders.values()]
-        for folder in dict.fromkeys(folders):
-            try:
-                image_folder(root / folder.path, root)
-            except ShippingError as error:
-                key = pipeline.setting(*folder.setting.split("."))
-                problems.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
     # Two sections may run one pipeline, and several steps name one lock file.
     return list({(problem.key, problem.reason): problem for problem in problems}.values())
 
@@ -87,8 +70,8 @@ def _build_problems(
             raise ShippingError(root / build.context, reason, "put the folder itself there")
         context_of(folder, build.dockerfile, build.arguments)
     except ShippingError as error:
-        place_of = pipeline.declared_at if build.name else pipeline.declared_for_all
-        yield Problem(place_of(declared, "build"), error.value, error.reason, error.fix)
+        place = pipeline.declared_at(declared, "build") if build.name else pipeline.declared_for_all("build")
+        yield Problem(place, error.value, error.reason, error.fix)
 
 
 def _lock_problems(
@@ -248,11 +231,6 @@ def shipping_key(step: StepDeclaration) -> object:
         step.command.substitute and step.command.substitute.requirements,
         tuple(step.arguments[:4]),
     )
-
-
-def requirements_of(step: StepDeclaration) -> Requirements | None:
-    """What of the lock file of ``step``, a module, its pod has to know."""
-    return Requirements(step.requirements) if step.requirements else None
 
 
 # The step that notes a good run of a pipeline whose apps follow it.

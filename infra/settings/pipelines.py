@@ -18,7 +18,7 @@ from slipway.infra.pipelines.discovery import (
     is_path,
     mounts_store,
     names_pipeline,
-    section_of,
+    pipeline,
     services_of,
     steps_of,
 )
@@ -253,7 +253,7 @@ def each_of(names: Iterable[str]) -> Any:
 @cache
 def _mapping_of(folders: tuple[tuple[str, str | None], ...]) -> Any:
     keys: dict[str, Any] = {
-        name: (_Unknown if folder is None else section_of(folder)) | None for name, folder in folders
+        name: (_Unknown if folder is None else pipeline(folder).settings) | None for name, folder in folders
     }
     mapping: Any = TypedDict("Pipelines", keys, total=False)  # type: ignore[operator]
     mapping.__pydantic_config__ = ConfigDict(extra="forbid")

@@ -12,7 +12,7 @@ from typing import IO, Protocol
 from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
 from slipway.infra.kubernetes.labels import NAME, RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
-from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import PACKAGES
 from slipway.infra.platform import add
 from slipway.infra.review.stack import JOB, Properties, Resource, at, strings, whole
@@ -331,7 +331,7 @@ class Engine(Observer):
                 record.parts = kept_parts(self.place.store / annotations[USAGE_ANNOTATION])
             directory = annotations.get(RUN_ANNOTATION)
             # Packages are in an environment of this machine, and a CPU lacks no libraries of a GPU.
-            ours = (PACKAGES, *supplements())
+            ours = (PACKAGES, *SUPPLEMENTS)
             if directory and directory.partition("/")[0] not in ours and self.results.is_empty(directory):
                 self.note(record, NOTHING)
             self._finish(record, Phase.SUCCEEDED, "")

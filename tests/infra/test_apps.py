@@ -1,4 +1,4 @@
-"""Apps of a pipeline in Python: from its declaration to what a stack declares and says of them."""
+"""Apps of a pipeline: from its file to what a stack declares and says of them."""
 
 import json
 from collections.abc import Mapping
@@ -15,79 +15,47 @@ from slipway.infra.settings.loading import load
 from slipway.offline.engine.provider_outputs import computed_outputs
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
-
-PIPELINE = '''
-from pydantic import Field
-
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings, Metrics
-from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from slipway.infra.pipelines.pods import Command, Probe
-from slipway.infra.schema.base import Model
+from tests.support.stack_values import changed
+from tests.support.tree import write_tree
 
 IMAGE = "example/page@sha256:" + "1" * 64
 
-
-class Steps(Model):
-    """Steps."""
-
-    train: StepSettings = Field(description="Trains.")
-    check: StepSettings = Field(description="Checks.")
-
-
-class Apps(Model):
-    """Apps."""
-
-    page: AppSettings | None = Field(default=None, description="The page.")
-    model: AppSettings | None = Field(default=None, description="The model.")
-    notes: KeptAppSettings | None = Field(default=None, description="Notes.")
-
-
-class Settings(PipelineSettings):
-    """Tries apps."""
-
-    steps: Steps = Field(description="Where each step runs.")
-    apps: Apps = Field(default_factory=Apps, description="Where each app runs.")
-
-
-def steps(settings: Settings) -> list[StepDeclaration]:
-    return [
-        StepDeclaration("train", "workloads.mnist.train", settings.steps.train, ["--output", "{output}"]),
-        StepDeclaration(
-            "check", "workloads.mnist.train", settings.steps.check, ["{train}"], inputs={"train": "train"}
-        ),
-    ]
-
-
-def apps(settings: Settings) -> list[AppDeclaration]:
-    found = []
-    if settings.apps.page:
-        found.append(
-            AppDeclaration(
-                "page", "Page", settings.apps.page, 8080, ["python3", "page.py", "--port", "{port}"],
-                command=Command(%(code)r), image=IMAGE, connects=["model"] if settings.apps.model else [],
-                environment={"GREETING": "$(HOME) {{you}}"}, secrets={"KEY": "key"}, path="/draw", after=["check"],
-                probe=Probe("/healthz"),
-            )
-        )
-    if settings.apps.model:
-        found.append(
-            AppDeclaration(
-                "model", "Model", settings.apps.model, 8501, ["serve", "--from", "{trained}", "{pipeline}/models"],
-                image=IMAGE, inputs={"trained": "train"}, ports={"grpc": 8500}, people=False,
-            )
-        )
-    if settings.apps.notes:
-        found.append(
-            AppDeclaration(
-                "notes", "Notes", settings.apps.notes, 8888, ["notes", "--dir", "{data}", "--token={token}"],
-                image=IMAGE, token=True, keeps_data=True,
-            )
-        )
-    return found
-
-
-PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
-'''
+PIPELINE: dict[str, Any] = {
+    "steps": {
+        "train": {"run": ["python", "train.py", "{output}"], "code": "work"},
+        "check": {"run": ["python", "train.py", "{train}", "{output}"], "code": "work"},
+    },
+    "apps": {
+        "page": {
+            "kind": "program",
+            "title": "Page",
+            "run": ["python3", "page.py", "--port", "{port}"],
+            "port": 8080,
+            "code": "page",
+            "image": IMAGE,
+            "environment": {"GREETING": "$(HOME) {{you}}"},
+            "secrets": {"KEY": "key"},
+            "path": "/draw",
+            "after": ["check"],
+            "probe": {"path": "/healthz"},
+        },
+        "model": {
+            "kind": "program",
+            "title": "Model",
+            "run": ["serve", "--port", "{port}", "--from", "{train}", "{pipeline}/models"],
+            "port": 8501,
+            "ports": {"grpc": 8500},
+            "people": False,
+            "image": IMAGE,
+        },
+        "notes": {
+            "kind": "program",
+            "run": ["notes", "--dir", "{data}", "--port", "{port}", "--token={token}"],
+            "port": 8888,
+            "image": IMAGE,
+        },
+    },
+}
 
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
@@ -98,14 +66,21 @@ ON_CPU = {"pool": "cpu"}
 STEPS = {"train": ON_CPU, "check": ON_CPU}
 
 
+def write(folder: Path, declared: Mapping[str, Any] = PIPELINE) -> Path:
+    return write_tree(
+        folder,
+        {
+            "work/train.py": "",
+            "page/page.py": "import words\n",
+            "page/words.py": "",
+            "pipeline.yaml": json.dumps(declared),
+        },
+    )
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    code = tmp_path / "page"
-    code.mkdir()
-    (code / "page.py").write_text("import words\n")
-    (code / "words.py").write_text("")
-    (tmp_path / "pipeline.py").write_text(PIPELINE % {"code": str(code)})
-    return tmp_path
+    return write(tmp_path, changed(PIPELINE, {"apps.page.connects": ["model"]}))
 
 
 def run(folder: Path, apps: Mapping[str, Any], **more: Any) -> Recording:
@@ -267,7 +242,7 @@ def test_where_the_pool_has_no_room_for_one_pod_more_an_update_stops_one_first(f
 def test_a_file_that_an_app_lacks_is_one_clear_error(folder: Path) -> None:
     (folder / "page" / "page.py").unlink()
     with pytest.raises(SettingsError) as raised:
-        run(folder, {"page": ON_CPU})
+        run(folder, {"page": ON_CPU, "model": ON_CPU})
     (problem,) = raised.value.problems
     assert problem.value == "page.py"
     assert "there is no such file" in problem.reason

@@ -16,7 +16,7 @@ from slipway.infra.program import declare
 from slipway.infra.schema.ingress import OidcSettings
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from tests.infra.test_apps import PIPELINE, STEPS
+from tests.infra.test_apps import STEPS, write
 from tests.support.checkout import ROOT
 from tests.support.clouds import aws, gcp
 from tests.support.recording import Recording, is_unknown, record
@@ -53,21 +53,13 @@ GKE, EKS = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_pipeline(tmp_path)
-    return tmp_path
-
-
-def write_pipeline(folder: Path) -> None:
-    code = folder / "page"
-    code.mkdir()
-    (code / "page.py").write_text("")
-    (folder / "pipeline.py").write_text(PIPELINE % {"code": str(code)})
+    return write(tmp_path)
 
 
 def values(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> dict[str, Any]:
     apps = {"page": {"pool": "cpu", **({"ingress": ingress} if ingress else {})}}
     pipelines = {"tried": {"uses": str(folder), "steps": STEPS, "apps": apps}}
-    secrets = {"key": "[secret]", "login": "[secret]"}
+    secrets = {"key": "planted-secret", "login": "planted-secret"}
     return changed({**base, "secrets": secrets, "pipelines": pipelines}, changes)
 
 
@@ -164,10 +156,11 @@ def test_the_secret_of_the_login_stands_in_no_other_object(folder: Path) -> None
     holding = {
         resource.name
         for resource in recording.resources
-        if "[secret]" in json.dumps(resource.inputs, default=str) and not resource.type.startswith("pulumi:")
+        if "planted-secret" in json.dumps(resource.inputs, default=str) and not resource.type.startswith("pulumi:")
     }
     assert holding == {"tried-page-given", "tried-page-ingress-login"}
-    assert recording.one(SECRET, "tried-page-ingress-login").inputs["stringData"]["client-secret"] == "[secret]"
+    login = recording.one(SECRET, "tried-page-ingress-login").inputs["stringData"]
+    assert login["client-secret"] == "planted-secret"
 
 
 def test_a_secret_of_ones_own_and_addresses_of_the_nodes(folder: Path) -> None:
@@ -188,11 +181,10 @@ def test_pods_of_a_step_that_is_called_like_the_proxy_are_none_of_its(folder: Pa
 
 
 def test_an_app_that_would_have_the_objects_of_the_proxy_is_refused(folder: Path) -> None:
-    declaration = folder / "pipeline.py"
-    said = declaration.read_text()
-    declaration.write_text(said.replace('"model", "Model"', '"page-login", "Model"').replace('["model"]', "[]"))
+    file = folder / "pipeline.yaml"
+    file.write_text(file.read_text().replace('"model": {', '"page-login": {'))
     result = values(folder, HERE, BY_PROXY)
-    result["pipelines"]["tried"]["apps"]["model"] = {"pool": "cpu"}
+    result["pipelines"]["tried"]["apps"]["page-login"] = {"pool": "cpu"}
     with pytest.raises(SettingsError) as error:
         load(result)
     reasons = [problem.reason for problem in error.value.problems]
@@ -234,11 +226,6 @@ def test_what_only_an_update_can_tell_is_unknown_in_a_preview_and_no_reason_to_f
     shown = run(folder, EKS, BY_PROXY, preview=True).exports["tried"]
     assert shown["addresses"]["page"] == "https://digits.example.org/draw"
     assert is_unknown(shown["to_do"]["page"][0])
-
-
-def test_an_app_after_a_step_without_a_result_cannot_wait_by_itself(folder: Path) -> None:
-    refusals = problems(folder, EKS, BY_PROXY, **{"pipelines.tried.runs": "cluster"})
-    assert "check" in refusals["slipway:pipelines.tried.apps.page"]
 
 
 @pytest.mark.parametrize(

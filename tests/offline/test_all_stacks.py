@@ -15,7 +15,7 @@ import yaml
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
 from slipway.infra.kubernetes.labels import NAME
-from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.effects import Replacing
@@ -164,7 +164,7 @@ def test_no_pod_has_a_name_that_a_pipeline_may_have_too(commented: Evaluations) 
     for name, each in commented.head.items():
         pipelines = load_stack(name, ROOT).values.get("slipway:pipelines", {})
         found = {label for _, label in labels_of_pods(stack_of(each))}
-        assert found - set(pipelines) <= {*OWN_NAMES, *supplements()}, name
+        assert found - set(pipelines) <= {*OWN_NAMES, *SUPPLEMENTS}, name
 
 
 def test_every_resource_is_known(commented: Evaluations) -> None:

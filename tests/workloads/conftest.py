@@ -15,7 +15,7 @@ from tests.workloads.steps import run
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """scikit-learn's digits, prepared. Tests read it and never change it."""
+    """scikit-learn's digits, prepared. Tests read them and never change them."""
     return made_once(
         tmp_path_factory,
         "digits",

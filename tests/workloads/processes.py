@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slipway.offline.rehearsal.machine.processes import LOOPBACK, free_ports
-from slipway.workloads.runtime.nodes import collectives
 from tests.workloads.steps import start_loaded
 
 
@@ -30,7 +29,7 @@ class Together:
         self.processes = [
             start_loaded(
                 module, "--output", output, *arguments,
-                **{collectives.VARIABLE: config(among, rank), **environment},
+                **{"TF_CONFIG": config(among, rank), **environment},
             )
             for rank, output in enumerate(outputs)
         ]  # fmt: skip

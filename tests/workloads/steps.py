@@ -27,7 +27,11 @@ def without_tensorflow(folder: Path) -> dict[str, str]:
 
 
 def command(module: str, *arguments: object) -> list[str]:
-    """`module` is one of the folder `workloads`, or of the tests by its whole name."""
+    """`module` is a program of a pipeline, one of the package's folder `workloads`, or of the tests by its whole
+    name."""
+    program = ROOT / "workloads" / f"{module.replace('.', '/')}.py"
+    if (program.parent / "pipeline.yaml").is_file():
+        return [sys.executable, str(program), *(str(argument) for argument in arguments)]
     name = module if module.startswith("tests.") else f"workloads.{module}"
     return [sys.executable, "-m", name, *(str(argument) for argument in arguments)]
 

@@ -77,8 +77,8 @@ def _texts(code: Path, manifests: list[Path]) -> Iterator[tuple[str, str]]:
         raise refused("code-size" if paths else "code-folder", (option("code"),), str(code))
     for path in paths:
         name, text = path.relative_to(code).as_posix(), path.read_bytes().decode(errors="replace")
-        if name in {"pipeline.yaml", "pipeline.py"} or "\ufffd" in text or looks_like(text):
-            wrong = "pipeline-there" if name.startswith("pipeline.") else "code-text"
+        if name == "pipeline.yaml" or "\ufffd" in text or looks_like(text):
+            wrong = "pipeline-there" if name == "pipeline.yaml" else "code-text"
             raise refused(wrong, (option("code"),), name)
         yield name, text
 

@@ -83,9 +83,9 @@ class Section:
 
 
 def section(name: str, uses: str | None, pipeline: AnyPipeline) -> Section:
-    """The section that the pipeline starts with: its own ``starter``, or what its settings require."""
+    """The section that the pipeline starts with: what its settings require."""
     guessed: list[str] = []
-    values = dict(pipeline.starter) or _required_values(pipeline.settings, guessed)
+    values = _required_values(pipeline.settings, guessed)
     apps = {key: app for key, app in _apps(pipeline.settings).items() if key not in values}
     return Section(name, pipeline, {**({USES: uses} if uses else {}), **values}, tuple(guessed), apps=apps)
 

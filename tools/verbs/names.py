@@ -10,7 +10,7 @@ import yaml
 from slipway.infra.places import PROJECT, PROJECT_FILE
 
 WORKLOADS = "workloads"
-PIPELINE_FILES = ("pipeline.yaml", "pipeline.yml", "pipeline.py")
+PIPELINE_FILES = ("pipeline.yaml", "pipeline.yml")
 
 
 def stacks() -> list[str]:

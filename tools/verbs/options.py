@@ -1,6 +1,5 @@
 """The options that several verbs have."""
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -21,13 +20,11 @@ class Format(StrEnum):
 
 
 def enter_project() -> None:
-    """Lets pipelines in Python be imported; ends the process outside of a project."""
+    """Ends the process outside of a project."""
     if not (PROJECT / PROJECT_FILE).is_file():
         begin = f"{PACKAGE} new acme"
         report_error(f"neither here nor above is a {PROJECT_FILE}: go to a project, or write one with `{begin}`")
         raise typer.Exit(Exit.REFUSED)
-    if str(PROJECT) not in sys.path:
-        sys.path.insert(0, str(PROJECT))
 
 
 def _only_stack(ctx: typer.Context, value: str) -> str:

@@ -18,7 +18,7 @@ from slipway.workloads.runtime.exits import USAGE, StepError
 from slipway.workloads.runtime.supplied import preload
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    pass
 
 VARIABLE = "SLIPWAY_VIRTUAL_ACCELERATORS"
 
@@ -99,35 +99,6 @@ def accelerators() -> list[Accelerator]:
         model = str(details.get("device_name", "unknown GPU"))
         accelerators_found.append(Accelerator(logical.name, model, details=details))
     return accelerators_found
-
-
-def cpu_alone() -> list[Accelerator]:
-    """No accelerators, even where there are some: TensorFlow would compute on the first GPU that it sees.
-
-    Call it in place of `accelerators`.
-    """
-    import tensorflow as tf
-
-    tf.config.set_visible_devices([], "GPU")
-    return []
-
-
-def strategy(devices: list[Accelerator]) -> tf.distribute.Strategy:
-    """The strategy that trains on all `devices` at once: one replica for each.
-
-    With one accelerator or none there is nothing to keep equal, and the default strategy does. MirroredStrategy
-    on one device was as fast (docs/performance.md).
-    """
-    import tensorflow as tf
-
-    if len(devices) < 2:
-        return tf.distribute.get_strategy()
-    virtual = any(accelerator.virtual for accelerator in devices)
-    # NCCL, the default between GPUs, has no part in it when CPUs stand in for them.
-    operations = tf.distribute.ReductionToOneDevice() if virtual else None
-    return tf.distribute.MirroredStrategy(
-        [accelerator.device for accelerator in devices], cross_device_ops=operations
-    )
 
 
 def describe(devices: list[Accelerator]) -> str:

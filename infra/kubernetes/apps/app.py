@@ -16,7 +16,6 @@ from slipway.infra.kubernetes.apps.pod import (
     PlannedApp,
     app_secret_name,
     bundle_map,
-    folder_map,
     plan,
     template,
     token_secret_name,
@@ -252,10 +251,9 @@ def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Re
     """
     planned, namespace = args.planned, args.workspace.namespace
     labels = app_labels(planned.app.pipeline, planned.app.name)
-    files = {folder_map(planned, name): folder for name, folder in planned.folders.items()}
-    if planned.bundle:
-        files[bundle_map(planned)] = planned.bundle
-    return [config_map(name, data, namespace, labels, opts) for name, data in files.items()]
+    if planned.bundle is None:
+        return []
+    return [config_map(bundle_map(planned), planned.bundle, namespace, labels, opts)]
 
 
 def _secret(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

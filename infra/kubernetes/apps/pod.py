@@ -37,7 +37,6 @@ from slipway.infra.kubernetes.shipping.bundle import (
     Files,
     collect,
     config_map_name,
-    image_folder,
     normalised,
     volume,
 )
@@ -48,7 +47,6 @@ from slipway.infra.pipelines.pods import NODE_NAME
 from slipway.infra.placed import (
     CODE,
     DATA,
-    FOLDERS,
     GPU_TEST,
     SHARED_MEMORY,
     SHARED_MEMORY_PLACE,
@@ -87,7 +85,6 @@ class PlannedApp:
 
     app: App
     bundle: Files | None
-    folders: Mapping[str, Files]
     inputs: Mapping[str, Run]
     waits: Waits | None = None
 
@@ -102,12 +99,11 @@ def plan(app: App, root: Path, runs: Mapping[str, Run], waits: Waits | None = No
 
     Raises ShippingError where a file is missing or too big.
     """
-    folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
     starters = [*([SUPPLIED] if app.supplements else []), *([READER] if is_told(app) else [])]
     starters += [*([WAITER] if waits else []), *([TESTER] if app.test else [])]
     bundle = app_bundle(app.declared, app.command, root, starters)
-    return PlannedApp(app, bundle, folders, inputs, waits)
+    return PlannedApp(app, bundle, inputs, waits)
 
 
 def is_told(app: App) -> bool:
@@ -118,7 +114,7 @@ def is_told(app: App) -> bool:
 def app_bundle(
     declared: AppDeclaration, command: Command | None, root: Path, starters: Sequence[str] = ()
 ) -> Files | None:
-    """The files that an app ships beside its folders of images: its module, its ``command``'s code, its lock file,
+    """The files that an app ships beside what it reads: its module, its ``command``'s code, its lock file,
     and the modules ``starters`` that start it.
 
     Raises ShippingError.
@@ -171,11 +167,6 @@ STARTING = 900
 def bundle_map(planned: PlannedApp) -> str:
     """Logical name of the ConfigMap with what the app ships."""
     return f"{planned.name}-bundle"
-
-
-def folder_map(planned: PlannedApp, folder: str) -> str:
-    """Logical name of the ConfigMap with one of its folders of images."""
-    return f"{planned.name}-{folder}"
 
 
 def token_secret_name(app: App) -> str:
@@ -295,7 +286,6 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
         DATA: DATA_PATH,
         TOKEN: mark,
         **inputs,
-        **{name: f"{FOLDERS}/{name}" for name in declared.folders},
     }
     *before, last = text.format_map(values).split(mark)
     variable = f"$({token_variable(declared.name)})"
@@ -417,7 +407,6 @@ def _mounts(planned: PlannedApp) -> list[k8s.core.v1.VolumeMountArgs]:
                 name=app.platform.store.volume.name, mount_path=STORE, read_only=not app.declared.writes or None
             )
         )
-    mounts += [mount(name, f"{FOLDERS}/{name}", read_only=True) for name in planned.folders]
     if app.declared.keeps_data:
         mounts.append(mount(DATA, DATA_PATH))
     if shared_memory(app.resources):
@@ -435,10 +424,6 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
         volumes.append(empty("packages", scratch))
     if app.uses_store:
         volumes.append(app.platform.store.volume)
-    volumes += [
-        volume(name, config_map_name(folder_map(planned, name), files), files)
-        for name, files in planned.folders.items()
-    ]
     if app.declared.keeps_data:
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
         volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))

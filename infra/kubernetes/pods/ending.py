@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 
-from slipway.infra.kubernetes.run import ATTENDED, Run
 from slipway.infra.placed import Step
 
 GRACE_PERIOD = 25
@@ -41,14 +40,3 @@ def checkpoint_interval(words: Sequence[str]) -> int | None:
         return int(json.loads(words[words.index(CHECKPOINT_FLAG) + 1]).get("every", 0))
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def attending(run: Run, store: str) -> list[str]:
-    """The command that copies the checkpoints of a module, which follows it; empty where it has none, or where its
-    launcher does so. The store is mounted at ``store``.
-    """
-    step = run.step
-    if step.command or step.nodes or not step.checkpoints:
-        return []
-    flags = ["--output", f"{store}/{run.path}", "--step", f"{step.pipeline}.{step.name}"]
-    return ["python3", "-m", ATTENDED, *flags, *checkpoint_flags(step), "--"]

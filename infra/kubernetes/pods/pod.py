@@ -13,7 +13,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
 from slipway.infra.kubernetes.pods import caches
 from slipway.infra.kubernetes.pods import limits as limits_of
-from slipway.infra.kubernetes.pods.ending import attending, checkpoint_flags, grace_period
+from slipway.infra.kubernetes.pods.ending import checkpoint_flags, grace_period
 from slipway.infra.kubernetes.pods.node_group import (
     JOB_NAME_VARIABLE,
     fast_network,
@@ -32,7 +32,6 @@ from slipway.infra.kubernetes.pods.program_mounts import (
 from slipway.infra.kubernetes.run import FOLDERS as MAKER
 from slipway.infra.kubernetes.run import (
     HOLD,
-    INSTALLER,
     LAUNCHER,
     LIBRARIES,
     STARTER,
@@ -51,7 +50,6 @@ from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.pipelines.pods import NODE_NAME, POD_FIELDS
 from slipway.infra.placed import (
     CODE,
-    FOLDERS,
     PACKAGES,
     PASSWORD,
     SAMPLER,
@@ -79,14 +77,7 @@ def arguments(run: Run) -> list[str]:
     step, values = run.step, places(run)
     of_nodes = launcher_flags(step)
     if step.command is None:
-        arguments = [in_pod(argument, values) for argument in step.arguments]
-        if not of_nodes:
-            return arguments
-        # A module publishes itself; its launcher only looks at the directory.
-        shared = ["--shared", f"{STORE}/{run.path}"] if step.publishes else []
-        flags = [*_step_flag(step), *shared, *checkpoint_flags(step), *_secrets(step)]
-        flags = [*map(escaped, flags), *of_nodes]
-        return [*flags, "--", step.interpreter, "-m", step.module or "", *arguments]
+        return [in_pod(argument, values) for argument in step.arguments]
     words = [in_pod(argument, values | filled_in(step)) for argument in (*starting(step), *step.arguments)]
     return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]
 
@@ -97,7 +88,6 @@ def places(run: Run) -> dict[str, str]:
         "store": STORE,
         "output": f"{STORE}/{run.path}",
         **{name: f"{STORE}/{before.path}" for name, before in run.inputs.items()},
-        **{name: f"{FOLDERS}/{name}" for name in run.folders},
         **{name: data_place(data) for name, data in run.step.data.items()},
     }
 
@@ -186,11 +176,6 @@ USAGE_PORT = "usage"
 def bundle_map(run: Run) -> str:
     """Logical name of the ConfigMap with the run's bundle."""
     return f"{run.name}-bundle"
-
-
-def folder_map(run: Run, folder: str) -> str:
-    """Logical name of the ConfigMap with one of the run's folders."""
-    return f"{run.name}-{folder}"
 
 
 def password_secret_name(service: Service) -> str:
@@ -321,12 +306,8 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
     if run.archive:
         mounts.append(mount("code", UNPACKED, read_only=True))
-    if step.requirements:
-        environment["PYTHONPATH"] = search_path(declared)
-        mounts.append(mount("packages", INSTALLED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
-    mounts.extend(mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
     mounts.extend(limits_of.mounts(run))
     mounts.extend(of_data(step, step.platform.store.volume.name))
     mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
@@ -355,7 +336,6 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
             *_holding(run),
             *limits_of.measuring(run, STORE, usage_folder(run)),
             *_testing(run),
-            *attending(run, STORE),
         ],
         port=run.usage.port if run.usage else 0,
     )
@@ -388,9 +368,7 @@ def _testing(run: Run) -> list[str]:
 
 def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
     """What has to end well before the step's container starts."""
-    installing = [_installer(run)] if run.step.requirements else []
-    unpacking = [_unpacker(run, run.archive)] if run.archive else []
-    return [*installing, *unpacking, *_folders(run)]
+    return [*([_unpacker(run, run.archive)] if run.archive else []), *_folders(run)]
 
 
 def _folders(run: Run) -> list[k8s.core.v1.ContainerArgs]:
@@ -434,20 +412,6 @@ def _unpacker(run: Run, archive: Archive) -> k8s.core.v1.ContainerArgs:
             mount("code", UNPACKED),
             *parts,
         ],
-    )
-
-
-def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
-    step = run.step
-    assert step.requirements is not None
-    return _python(
-        "packages",
-        INSTALLER,
-        ["--requirements", step.requirements.file, "--target", INSTALLED],
-        run,
-        replace(step.requests, gpus=0),
-        environment=python_environment(),
-        mounts=[mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY), mount("packages", INSTALLED)],
     )
 
 
@@ -557,15 +521,10 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     ]
     if run.archive:
         volumes += [empty("code", scratch), *run.archive.volumes.values()]
-    if step.requirements:
-        volumes.append(empty("packages", scratch))
     if step.uses_store:
         volumes.append(step.platform.store.volume)
     volumes.extend(limits_of.volumes(run))
     volumes.extend(data_volumes(step))
-    volumes.extend(
-        volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
-    )
     if step.shared_memory:
         volumes.append(empty(SHARED_MEMORY, step.shared_memory, medium="Memory"))
     return volumes

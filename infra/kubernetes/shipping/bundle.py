@@ -13,7 +13,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes.shipping.imports import NO_MEMBER, imports, leads_out, may_bind
-from slipway.infra.kubernetes.shipping.sizes import SHOWN, ShippingError, require_fit
+from slipway.infra.kubernetes.shipping.sizes import ShippingError, require_fit
 from slipway.infra.places import PACKAGE, base_of, located
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
@@ -143,69 +143,6 @@ def volume(volume_name: str, map_name: str, files: Files) -> k8s.core.v1.VolumeA
     )
 
 
-IMAGES = (".png", ".jpg", ".jpeg")
-"""Suffixes of the files that a folder of images ships."""
-
-OTHER_IMAGES = (".avif", ".bmp", ".gif", ".heic", ".heif", ".tif", ".tiff", ".webp")
-"""Suffixes of images that no step reads: somebody who puts one there expects it to be read."""
-
-LABELS = "labels.json"
-"""The file with the truth of the images beside it."""
-
-
-def image_folder(folder: Path, root: Path) -> Files:
-    """The PNG and JPEG files below ``folder``, and each ``labels.json`` with the truth of those beside it.
-
-    Hidden files are left out, and so are those of `left_out`. Raises ShippingError where the folder is missing or
-    has no image, is too big, or has something that cannot be shipped or leads out of the repository at ``root``.
-    """
-    if not folder.is_dir():
-        raise ShippingError(
-            str(folder),
-            "there is no such folder",
-            "name a folder of PNG or JPEG files, relative to the repository; or `store:<path>` in the store",
-        )
-    inside = root.resolve()
-    if not folder.resolve().is_relative_to(inside):
-        raise ShippingError(
-            str(folder),
-            "a link leads out of the repository",
-            "copy the images into the repository; or copy them into the store and write `store:<path>`",
-        )
-    paths = [
-        path for path in visible(folder) if path.suffix.lower() in {*IMAGES, *OTHER_IMAGES} or path.name == LABELS
-    ]
-    if wrong := [
-        f"{path.relative_to(folder).as_posix()} {why}" for path in paths if (why := _obstacle(path, inside))
-    ]:
-        raise ShippingError(
-            str(folder),
-            "; ".join(wrong[:SHOWN]) + (f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""),
-            "put PNG and JPEG files themselves there, under names that can be read; convert others, or move them "
-            "out of the folder",
-        )
-    if not any(path.suffix.lower() in IMAGES for path in paths):
-        raise ShippingError(
-            str(folder), "there is no PNG or JPEG file in it", "put the images there as .png, .jpg or .jpeg files"
-        )
-    files = {path.relative_to(folder).as_posix(): path for path in paths}
-    require_fit(
-        {name: path.stat().st_size for name, path in files.items()},
-        "copy the folder into the store and write `store:<path>`",
-    )
-    return Files({name: path.read_bytes() for name, path in files.items()})
-
-
-def left_out(folder: Path) -> list[str]:
-    """The names of the files below ``folder`` that `image_folder` does not ship, hidden ones aside."""
-    shipped = {*IMAGES, *OTHER_IMAGES}
-    return [
-        path.relative_to(folder).as_posix()
-        for path in visible(folder)
-        if path.suffix.lower() not in shipped and path.name != LABELS
-    ]
-
-
 def visible(folder: Path) -> list[Path]:
     """Everything below ``folder`` that is no folder; a link to one is not followed."""
     return [
@@ -214,13 +151,6 @@ def visible(folder: Path) -> list[Path]:
         if (path.is_symlink() or not path.is_dir())
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
-
-
-def _obstacle(path: Path, root: Path) -> str | None:
-    """What keeps an image from being shipped, after its name; None where nothing does."""
-    if path.name.isprintable() and path.suffix.lower() in OTHER_IMAGES:
-        return "is neither PNG nor JPEG"
-    return obstacle(path, root, "repository")
 
 
 def obstacle(path: Path, root: Path, around: str) -> str | None:

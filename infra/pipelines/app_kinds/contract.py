@@ -37,6 +37,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -47,7 +48,6 @@ from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, address_va
 from slipway.infra.pipelines.contract import StepDeclaration
 from slipway.infra.pipelines.matrix import NAME_LIMIT
 from slipway.infra.pipelines.pods import Build, Place
-from slipway.infra.pipelines.python_file import circle_of
 from slipway.infra.schema.base import Cpu, Int, Memory, Model, Size
 from slipway.infra.schema.names import Image, name_findings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
@@ -58,6 +58,15 @@ APPS = "apps"
 
 REMOVED = {"mlflow": Removed(f"let programs log to a tracking server of yours: {page('your-program.md')}")}
 """Kinds of apps that an earlier release had, and what to write instead."""
+
+
+def circle_of(needs: Mapping[str, set[str]]) -> Sequence[str]:
+    """The steps of a circle in ``needs``, which has by each step those that it waits for; empty where none is."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return error.args[1][:-1]
+    return []
 
 
 @dataclass(frozen=True)

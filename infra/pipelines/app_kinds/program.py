@@ -1,5 +1,6 @@
 """Apps of the kind `program`: a program of the pipeline's own, such as a web application."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,7 +31,6 @@ from slipway.infra.pipelines.pods import (
     path_findings,
     url_findings,
 )
-from slipway.infra.pipelines.python_file import HTTP, port_problem
 from slipway.infra.pipelines.results import heading
 from slipway.infra.schema.base import Duration, Int, Model, Size
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
@@ -42,6 +42,27 @@ PYTHON = ("python", "python3")
 
 PortNumber = Annotated[Int, Field(ge=1024, le=65535)]
 """A port that a program may listen on which is not root."""
+
+
+PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+LONGEST_PORT_NAME = 15
+"""How Kubernetes has ports named: RFC 6335 (kubernetes.io/docs/reference/kubernetes-api, ServicePort.name and
+ContainerPort.name, seen November 2026)."""
+
+HTTP = "http"
+
+
+def port_problem(name: str) -> tuple[str, str] | None:
+    """Reason and fix where a port beside `HTTP` cannot be called ``name``."""
+    if name == HTTP:
+        return "`port` is called that", "choose another name"
+    plain = PORT_NAME.fullmatch(name) and len(name) <= LONGEST_PORT_NAME
+    if plain and "--" not in name and re.search("[a-z]", name):
+        return None
+    fix = (
+        f"write at most {LONGEST_PORT_NAME} lower-case letters, digits and single hyphens, and a letter among them"
+    )
+    return "not the name of a port", fix
 
 
 class AppProbe(Model):

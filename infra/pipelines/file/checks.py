@@ -16,6 +16,7 @@ from slipway.infra.pipelines.app_kinds.contract import (
     AppInFile,
     app_findings,
     circle_findings,
+    circle_of,
     program_name_findings,
 )
 from slipway.infra.pipelines.apps import OF_APPS
@@ -39,7 +40,6 @@ from slipway.infra.pipelines.pods import (
     url_findings,
     variables_of_steps,
 )
-from slipway.infra.pipelines.python_file import circle_of
 from slipway.infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
 from slipway.infra.pipelines.scripts import is_script, script_of
 from slipway.infra.pipelines.search import SEARCH, TRIALS

@@ -143,7 +143,6 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
         search = _search(step, placed_by, declared)
         return StepDeclaration(
             name=name,
-            module=None,
             placed_by=placed_by,
             arguments=[fill(word) for word in step.run],
             inputs={other: other for other in used_in(step) if other in declared.steps},
@@ -310,6 +309,7 @@ def read(folder: Folder) -> AnyPipeline:
         services=lambda settings: services(reading.declared, settings, folder.below),
         apps=lambda settings: apps(reading.declared, settings, folder.below),
         checks=(lambda section: checks.check_section(reading.declared, section),),
+        measures_devices=reading.declared.measures_devices,
         problems=tuple(reading.problems),
         renamed=tuple(_problem(finding, reading.file) for finding in reading.renamed),
     )

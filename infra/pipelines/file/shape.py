@@ -277,6 +277,11 @@ class PipelineFile(Model):
     parameters: dict[str, Parameter] = Field(
         default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
     )
+    measures_devices: bool = Field(
+        default=False,
+        description="Its results are figures of accelerators, worth nothing from a CPU: rehearsals leave it out, "
+        "unless `--benchmark` asks for it.",
+    )
     build: Built | None = Field(
         default=None,
         description="Builds an image in the cluster for all programs of your own without an `image` or a `build`.",

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from slipway.infra.pipelines.apps import AppDeclaration
-from slipway.infra.pipelines.contract import PipelineSettings, StepDeclaration
+from slipway.infra.pipelines.contract import PipelineSettings
+from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.pipelines.residents import left_by, room_for
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.settings.checks.pipelines import pools_of
 from slipway.infra.settings.checks.steps import staying, targets
 from slipway.infra.settings.parsing import Draft, Reading
-from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, steps_if_any
+from slipway.infra.settings.pipelines import KEY, apps_if_any, folder, is_known, place_of, steps_if_any
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -21,8 +22,8 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from _clusters(at, name, settings, draft)
             yield from _queue(at, draft)
             yield from _apps(name, settings, draft)
-        else:
-            yield from _runs_last(name, settings, draft)
+        elif is_known(name, settings) and pipeline(folder(name, settings)).measures_devices:
+            yield from _measures(name, settings, draft)
 
 
 def _clusters(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
@@ -64,7 +65,6 @@ def _queue(at: Path, draft: Draft) -> Iterator[Finding]:
 def _apps(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
     """Apps that cannot wait by themselves for the steps whose results they need."""
     apps = {app.name: app for app in apps_if_any(name, settings)}
-    leaving = {step.name for step in steps_if_any(name, settings) if publishes(step)}
     for app in apps.values():
         at = place_of(name, settings, app)
         read: tuple[Path, ...] = ((KEY, name, "runs"),)
@@ -78,16 +78,6 @@ def _apps(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Findi
                 "write `runs: up` for the pipeline, or take a pool without GPUs and remove `gpus`",
                 read,
             )
-        for step in app.after:
-            if variants_left := [other for other in _steps_of(step, settings, name) if other not in leaving]:
-                yield Finding(
-                    at,
-                    None,
-                    f"it comes after {listed(variants_left, 'and')}, which leaves no result: with `runs: cluster` "
-                    "nothing in the store says that it is done",
-                    "write `runs: up` for the pipeline, or let the step leave a result",
-                    read,
-                )
         if app.inputs and not app.placed_by.follow:
             yield from _pause(at, app, draft, read)
 
@@ -129,20 +119,9 @@ def waits_for(app: AppDeclaration, apps: Mapping[str, AppDeclaration]) -> list[s
     return list(steps)
 
 
-def publishes(step: StepDeclaration) -> bool:
-    """Whether ``step`` leaves a result."""
-    return step.command is not None or any("{output}" in argument for argument in step.arguments)
-
-
-def _steps_of(name: str, settings: PipelineSettings, pipeline: str) -> list[str]:
-    """The step of that name, or those that a matrix makes of it."""
-    steps = steps_if_any(pipeline, settings)
-    return [step.name for step in steps if name in (step.name, step.variant.of if step.variant else step.name)]
-
-
-def _runs_last(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
-    """A step that runs last waits for those of other pipelines on its pool."""
-    mine = {step.placed_by.pool for step in steps_if_any(name, settings) if step.runs_last}
+def _measures(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
+    """A step that measures GPUs waits for those of other pipelines on its pool."""
+    mine = {step.placed_by.pool for step in steps_if_any(name, settings) if step.placed_by.asked_gpus}
     for other, section in draft.pipelines.items():
         pools = _pool_names(other, section)
         if section.runs == "cluster" and mine & pools:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.placed import GATES_FOLDER, OWN_NAMES
 from slipway.infra.platform import Data
@@ -32,7 +32,7 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _folder(at: Path, data: Data, draft: Draft) -> Iterator[Finding]:
     """A finding where a folder of the store has an owner, whose results have digests of their own."""
     top = data.folder.partition("/")[0]
-    taken = {*draft.pipelines, *OWN_NAMES, GATES_FOLDER, *supplements()}
+    taken = {*draft.pipelines, *OWN_NAMES, GATES_FOLDER, *SUPPLEMENTS}
     if top in taken or top.startswith("."):
         reason = f"`{top}/` of the store has results of steps, or what is kept of them"
         fix = "name a folder that no step writes, such as `{store}/data`; of an earlier step write `{<step>}`"

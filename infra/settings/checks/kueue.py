@@ -7,7 +7,7 @@ from typing import Any
 
 from slipway.infra.charts import chart_findings
 from slipway.infra.pipelines.contract import StepSettings, placements
-from slipway.infra.pipelines.discovery import supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import GATES_FOLDER
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.problems import Finding, Path, listed
@@ -320,7 +320,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         return
     taken = {
         **dict.fromkeys(draft.pipelines, "a pipeline of this stack has a folder of that name in the store"),
-        **dict.fromkeys((GATES_FOLDER, *supplements()), "gates and supplements have that folder of the store"),
+        **dict.fromkeys((GATES_FOLDER, *SUPPLEMENTS), "gates and supplements have that folder of the store"),
     }
     first: dict[str, str] = {}
     for name, team in draft.teams.items():

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from slipway.infra.commands import page
 from slipway.infra.pipelines.contract import PipelineSettings, Section
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.pipelines.discovery import (
     RESERVED,
     WORKLOADS,
@@ -11,7 +13,6 @@ from slipway.infra.pipelines.discovery import (
     outside,
     pipeline,
     pipeline_names,
-    supplements,
 )
 from slipway.infra.pipelines.matrix import MOST_STEPS
 from slipway.infra.pipelines.results import STACK_OUTPUTS
@@ -24,8 +25,6 @@ from slipway.infra.settings.pipelines import KEY, folder, is_known, steps_if_any
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""
-
-FILES = "`pipeline.yaml` or `pipeline.py`"
 
 RENAME = "choose another name, and write below it which pipeline it is: `uses: <folder>`"
 
@@ -57,7 +56,7 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
         **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
         **{
             folder_name: f"`{folder_name}/` of the store has the {supplement.name} of GPU steps"
-            for folder_name, supplement in supplements().items()
+            for folder_name, supplement in SUPPLEMENTS.items()
         },
         **OWN_NAMES,
         GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
@@ -100,14 +99,17 @@ def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
         reason = f"`{WORKLOADS}/{named}/` has what pods of all pipelines need, and no pipeline"
         fix = f"put the pipeline into another folder of `{WORKLOADS}/`, and name that"
         return Finding(at if settings.uses is None else (*at, "uses"), named, reason, fix)
-    reason = f"`workloads/` has no folder of that name with a {FILES}"
+    if (location(named).path / "pipeline.py").is_file():
+        reason, fix = "pipelines in Python were removed in 0.1", f"write a `pipeline.yaml`: {page('removed.md')}"
+        return Finding(at if settings.uses is None else (*at, "uses"), named, reason, fix)
+    reason = "`workloads/` has no folder of that name with a `pipeline.yaml`"
     if settings.uses is None:
         near = nearest(name, known)
         fix = f"did you mean `{near}`? " if near else ""
         uses = f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
         return Finding(at, name, reason, uses)
     if is_path(settings.uses):
-        reason = f"there is no {FILES} in {location(settings.uses).path}"
+        reason = f"there is no `pipeline.yaml` in {location(settings.uses).path}"
         fix = f"correct the path, relative to the repository, or write one of {listed(known, 'and')}"
         if outside(settings.uses):
             reason = (

@@ -12,7 +12,8 @@ from slipway.infra.pipelines.contract import (
     Supplement,
     placements,
 )
-from slipway.infra.pipelines.discovery import lacked_by, mounts_store, supplements
+from slipway.infra.pipelines.cuda import SUPPLEMENTS
+from slipway.infra.pipelines.discovery import lacked_by, mounts_store
 from slipway.infra.pipelines.images import GPU_IMAGE
 from slipway.infra.pipelines.inputs import data_of
 from slipway.infra.pipelines.residents import Resident, residents
@@ -446,7 +447,7 @@ def _supplements(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[S
             if app.placed_by is placed:
                 yield from lacked_by(app).values()
     elif placed.gpus and placed.image is None:
-        yield from (supplement for supplement in supplements().values() if supplement.is_lacking(GPU_IMAGE))
+        yield from (supplement for supplement in SUPPLEMENTS.values() if supplement.is_lacking(GPU_IMAGE))
 
 
 def _apps(draft: Draft) -> Iterator[AppDeclaration]:

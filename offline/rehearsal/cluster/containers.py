@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slipway.infra.kubernetes.apps.pod import INSTALLER as APP_INSTALLER
-from slipway.infra.kubernetes.apps.pod import READER, SUPPLIED, WAITER
+from slipway.infra.kubernetes.apps.pod import INSTALLER, READER, SUPPLIED, WAITER
 from slipway.infra.kubernetes.run import (
-    ATTENDED,
     HOLD,
-    INSTALLER,
     LAUNCHER,
     MEASURE,
     RUNNER,
@@ -58,7 +55,7 @@ class Containers:
         """
 
         def wrapped(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> PreparedCommand | None:
-            if list(words[1:2]) != ["-m"] or words[2] not in {MEASURE, HOLD, TESTER, ATTENDED}:
+            if list(words[1:2]) != ["-m"] or words[2] not in {MEASURE, HOLD, TESTER}:
                 return prepare(pod, container, words, folder)
             begins = words.index("--") + 1
             inner = wrapped(pod, container, words[begins:], folder) or in_project(words[begins:])
@@ -130,7 +127,7 @@ class Containers:
             program = self.programs.get(server)
             if program is None or _is_of_project(program):
                 return None
-            if list(words[1:2]) == ["-m"] and words[2] in {INSTALLER, APP_INSTALLER}:
+            if list(words[1:2]) == ["-m"] and words[2] == INSTALLER:
                 self._environment(program, pod, note)
                 sentence = f"{program.software} is in the environment of this rehearsal"
                 return PreparedCommand([sys.executable, "-c", f"print({sentence!r})"], search_path())

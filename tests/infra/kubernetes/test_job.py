@@ -15,7 +15,7 @@ from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.results import RESULTS as ANNOTATION
 from slipway.infra.pipelines.results import Number, Picture
-from slipway.infra.placed import Requirements, Step
+from slipway.infra.placed import Step
 from slipway.infra.platform import Resources, Taint
 from slipway.infra.review.stack import Resource
 from tests.support.failure_policies import action_for
@@ -134,8 +134,6 @@ def test_an_input_is_read_where_the_step_before_wrote_it(root: Path) -> None:
         ({"image": "example/image:2"}, True),
         ({"module": "work.predict"}, True),
         ({"environment": {"A": "1"}}, True),
-        ({"requirements": Requirements("work/requirements.txt")}, True),
-        ({"folders": {"images": Path("images")}}, True),
         ({"resources": Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)}, True),
         ({"resources": Resources(cpu=2000, memory=4096, ephemeral_storage=2048)}, False),
         ({"time_limit": 7200}, False),
@@ -143,9 +141,6 @@ def test_an_input_is_read_where_the_step_before_wrote_it(root: Path) -> None:
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
 def test_what_decides_the_result_decides_the_name(root: Path, change: dict[str, Any], again: bool) -> None:
-    if "folders" in change:
-        change = {"folders": {"images": root / "images"}}
-
     def program() -> None:
         one = step(platform())
         assert (plan(one, root).digest != plan(replace(one, **change), root).digest) is again
@@ -160,27 +155,6 @@ def test_other_hardware_runs_a_step_again(root: Path) -> None:
         assert plan(one, root).digest != plan(other, root).digest
 
     record(program, {}, preview=True)
-
-
-def test_shipped_images_are_part_of_the_digest_and_found_by_the_step(root: Path) -> None:
-    def program_steps() -> list[Step]:
-        return [step(platform(), folders={"images": root / "images"}, arguments=["--images", "{images}"])]
-
-    first = run(program_steps, root)
-    job = first.one(JOB)
-    container = pod(job)["containers"][0]
-    assert container["args"] == ["--images", "/folders/images"]
-    mount = next(
-        volume_mount
-        for volume_mount in container["volumeMounts"]
-        if volume_mount["mountPath"] == "/folders/images"
-    )
-    volume = next(volume for volume in pod(job)["volumes"] if volume["name"] == mount["name"])
-    shipped = {resource.inputs["metadata"]["name"]: resource for resource in first.of(CONFIG_MAP)}
-    assert {item["path"] for item in volume["configMap"]["items"]} == {"3.png", "labels.json"}
-    assert volume["configMap"]["name"] in shipped
-    (root / "images/3.png").write_text("three", encoding="utf-8")
-    assert names(run(program_steps, root)) != names(first)
 
 
 def test_every_mounted_config_map_is_declared_before_the_job(root: Path) -> None:
@@ -340,29 +314,6 @@ def test_processes_with_gpus_share_half_of_their_memory_or_what_the_step_says(
     assert volumes.get(mounted.get("/dev/shm")) == ({"medium": "Memory", "sizeLimit": size} if size else None)
 
 
-def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
-    spec = pod(run(lambda: [step(platform(), requirements=Requirements("work/requirements.txt"))], root).one(JOB))
-    (installer,) = spec["initContainers"]
-    assert installer["command"] == ["python", "-m", "slipway.workloads.runtime.steps.packages"]
-    assert installer["args"] == ["--requirements", "work/requirements.txt", "--target", "/packages"]
-    bundle = next(volume for volume in spec["volumes"] if volume["name"] == "bundle")
-    assert {"work/requirements.txt", "slipway/workloads/runtime/steps/packages.py"} <= {
-        item["path"] for item in bundle["configMap"]["items"]
-    }
-    environment = {variable["name"]: variable.get("value") for variable in spec["containers"][0]["env"]}
-    assert environment["PYTHONPATH"] == "/packages"
-
-
-def test_a_search_path_of_the_step_comes_after_the_installed_packages(root: Path) -> None:
-    def program_steps() -> list[Step]:
-        locked, declared = Requirements("work/requirements.txt"), {"PYTHONPATH": "/opt/lib"}
-        return [step(platform(), requirements=locked, environment=declared)]
-
-    spec = pod(run(program_steps, root).one(JOB))
-    environment = {variable["name"]: variable.get("value") for variable in spec["containers"][0]["env"]}
-    assert environment["PYTHONPATH"] == "/packages:/opt/lib"
-
-
 def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
     def program_steps() -> list[Step]:
         here = platform()
@@ -382,20 +333,6 @@ def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
 def test_kubernetes_puts_no_variables_into_arguments(root: Path) -> None:
     job = run(lambda: [step(platform(), arguments=["$(HOME)", "{{braces}}"])], root).one(JOB)
     assert pod(job)["containers"][0]["args"] == ["$$(HOME)", "{braces}"]
-
-
-def test_a_name_that_would_mean_two_things_is_refused(root: Path) -> None:
-    with pytest.raises(ValueError, match="images"):
-        run(
-            lambda: [
-                step(
-                    (here := platform()),
-                    inputs={"images": step(here, name="prepare")},
-                    folders={"images": root / "images"},
-                )
-            ],
-            root,
-        )
 
 
 def test_long_names_still_fit_and_still_change_with_the_digest(root: Path) -> None:

@@ -7,17 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.kubernetes.pods.ending import attending, checkpoint_flags, grace_period
-from slipway.infra.kubernetes.pods.pod import arguments
-from slipway.infra.kubernetes.run import Run
-from slipway.infra.kubernetes.shipping.bundle import Files
+from slipway.infra.kubernetes.pods.ending import checkpoint_flags, grace_period
 from slipway.infra.pipelines.checkpoints import Checkpoints
-from slipway.infra.pipelines.contract import Nodes, StepDeclaration, StepSettings
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder
-from slipway.infra.pipelines.pods import Command
-from slipway.infra.pipelines.python_file import step_misfits
-from slipway.infra.placed import Command as PlacedCommand
 from slipway.infra.platform import Platform, Pool
 from slipway.workloads.runtime.steps.attendant import Settings
 from tests.support.recording import record
@@ -104,28 +97,3 @@ def test_a_pod_has_the_seconds_that_its_pool_gives_and_its_runner_knows_them() -
         assert (settings.signal, settings.grace) == ("SIGINT", grace_period(declared))
         seconds.append(settings.grace)
     assert seconds == [15, 100]
-
-
-def test_what_copies_the_checkpoints_of_a_module_stands_before_it() -> None:
-    on = placed()
-    for checkpoints, modules in ((None, 0), (Checkpoints(), 1)):
-        run = Run(step(on, checkpoints=checkpoints), Files({}), {}, {}, "d" * 64)
-        words = attending(run, "/store")
-        assert words.count("slipway.workloads.runtime.steps.attended") == modules
-        assert (f"/store/{run.path}" in words) == bool(modules)
-    command = step(on, module=None, command=PlacedCommand(Path()), checkpoints=Checkpoints())
-    assert attending(Run(command, Files({}), {}, {}, "d" * 64), "/store") == []
-    # On several nodes it is their launcher.
-    several = Run(step(on, nodes=Nodes(2), checkpoints=Checkpoints()), Files({}), {}, {}, "d" * 64)
-    assert attending(several, "/store") == []
-    assert "--checkpoints" in arguments(several)
-
-
-def test_a_module_has_checkpoints_and_no_reference_to_them() -> None:
-    settings = StepSettings(pool="cpu")
-    module = StepDeclaration("train", "work.train", settings, ["{output}"], checkpoints=Checkpoints())
-    command = replace(module, module=None, command=Command("."), arguments=["train", "{checkpoint}"])
-    assert list(step_misfits([module])) == []
-    assert list(step_misfits([command])) == []
-    assert list(step_misfits([replace(module, nodes=Nodes(2))])) == []
-    assert len(list(step_misfits([replace(module, arguments=["{checkpoint}"])]))) == 1

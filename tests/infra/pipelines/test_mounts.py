@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.pipelines.contract import Items, StepDeclaration, StepSettings, Variant
+from slipway.infra.pipelines.contract import StepDeclaration
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.pipelines.mounts import OF_SYSTEM, OURS
-from slipway.infra.pipelines.pods import Command, ProgramMount, Source
-from slipway.infra.pipelines.python_file import step_misfits
 
 FILE: dict[str, Any] = {
     "description": "Programs with paths built in.",
@@ -136,23 +134,3 @@ def test_a_program_that_is_told_nothing_of_its_output_may_find_it_in_a_mount(tmp
     assert read(tmp_path, results=results)[0].keys() == {"run"}
     assert read(tmp_path, results=results, mounts={"/out": "{output}"})[0] == {}
     assert read(tmp_path, results=results, directory="{output}/run")[0] == {}
-
-
-def test_mounts_of_a_pipeline_in_python_are_checked_too() -> None:
-    def step(name: str, *mounts: ProgramMount, **changes: Any) -> StepDeclaration:
-        command = Command("workloads/churn", mounts=mounts)
-        return StepDeclaration(name, None, StepSettings(pool="cpu"), ["x"], command=command, **changes)
-
-    def reasons(source: Source, path: str = "/data", **changes: Any) -> list[str]:
-        mount = ProgramMount(path, source, writable=False)
-        variants = [step(f"grid-{pool}", variant=Variant("grid", {"pool": pool})) for pool in ("a", "b")]
-        inputs = {"train": "train", "grid": "grid"}
-        return list(step_misfits([step("train"), *variants, step("predict", mount, inputs=inputs, **changes)]))
-
-    assert reasons(Source("train", "model")) == []
-    assert reasons(Source("output")) == []
-    assert any("/etc" in reason for reason in reasons(Source("store"), "/etc"))
-    assert any("{nothing}" in reason for reason in reasons(Source("nothing")))
-    # A stack file can make several steps of one by naming several pools.
-    assert any("several steps" in reason for reason in reasons(Source("grid")))
-    assert any("{output}" in reason for reason in reasons(Source("output"), items=Items("{store}/*")))

@@ -4,15 +4,16 @@ from typing import Any
 
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.run import plan
-from slipway.infra.pipelines.discovery import DeclaredPipeline
+from slipway.infra.pipelines.discovery import DeclaredPipeline, pipeline
 from slipway.infra.placement.placing import place
 from tests.support.checkout import ROOT
 from tests.support.recording import record
 from tests.support.stand_in import platform
-from workloads.mnist.pipeline import Mnist
 
 ON_GPU = {"pool": "gpu", "gpus": 1}
-SETTINGS = Mnist.model_validate({"steps": {"prepare": {"pool": "cpu"}, "train": ON_GPU, "predict": ON_GPU}})
+SETTINGS = pipeline("mnist").settings.model_validate(
+    {"steps": {"prepare": {"pool": "cpu"}, "train": ON_GPU, "predict": ON_GPU}}
+)
 
 
 def test_one_pipeline_under_two_names_has_jobs_and_folders_of_its_own_and_shares_gates_and_libraries() -> None:

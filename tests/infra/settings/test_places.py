@@ -12,7 +12,6 @@ from tests.infra.pipelines.days import stack as days_stack
 from tests.infra.pipelines.days import written as days_written
 from tests.infra.pipelines.file.test_searches import stack as churn
 from tests.infra.pipelines.sums import stack, written
-from tests.infra.pipelines.test_python_file import DECLARATION
 from tests.infra.settings.test_references import STEP, refused
 from tests.support.refusals import FREE_NETWORK, SECOND, Case, named, problems, the_problem
 from tests.support.stack_values import GCP, changed
@@ -197,18 +196,6 @@ def test_a_search_has_one_pool(tmp_path: Path) -> None:
     assert [(problem.key, "search" in problem.reason) for problem in refusals] == [
         ("slipway:pipelines.churn.steps.tune.places", True)
     ]
-
-
-def test_a_step_without_a_result_has_one_pool(tmp_path: Path) -> None:
-    """Nothing would say at one place that it was done at another."""
-    text = DECLARATION.replace('["--output", "{output}"]', "[]").replace("results=results", "results=[]")
-    (tmp_path / "pipeline.py").write_text(text, encoding="utf-8")
-    section = {"uses": str(tmp_path), "run": {"pool": "cpu"}}
-    values = changed(GCP, {"pipelines": {"words": section}, **SPARE_POOL})
-    assert load(values)
-    problem = the_problem(changed(values, {"pipelines.words.run": {"places": ["cpu", "spare"]}}))
-    assert (problem.key, "`pool`" in problem.fix) == ("slipway:pipelines.words.run.places", True)
-    assert "result" in problem.reason
 
 
 def test_pools_of_another_stack_are_no_places() -> None:

@@ -13,7 +13,6 @@ from slipway.offline.rehearsal.cli import rehearse
 from slipway.offline.rehearsal.session import configure
 from tests.support.checkout import ROOT
 from tests.support.rehearsing import stack_file
-from workloads.mnist.pipeline import Mnist
 
 
 def rehearsal(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -29,13 +28,13 @@ def changed(tmp_path: Path, stack: str, **settings: object) -> Path:
 @pytest.mark.slow
 def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
-        config["slipway:pipelines"]["mnist"]["predict"] = {"images": "nowhere"}
+        config["slipway:pipelines"]["mnist"]["epochs"] = "many"
 
     wrong = {"namespace": "Not A Name", "unknown": 1, "protect": "perhaps"}
     file = stack_file(tmp_path / "Pulumi.changed.yaml", change=change, **wrong)
     done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
     assert done.returncode == 2
-    for key in (*wrong, "pipelines.mnist.predict.images"):
+    for key in (*wrong, "pipelines.mnist.epochs"):
         assert done.stderr.count(f"slipway:{key}: ") == 1, done.stderr
     assert done.stderr.count("why: ") == done.stderr.count("fix: ") >= 4
     assert "Traceback" not in done.stderr
@@ -91,8 +90,7 @@ def test_a_made_up_google_project_is_used_and_announced(stack: str) -> None:
 def test_the_overlay_is_laid_over_the_settings_and_announced(tmp_path: Path) -> None:
     overlay = {"pipelines": {"mnist": {"epochs": 3}}}
     configuration = configure("local", ROOT, changed(tmp_path, "local", rehearsal=overlay))
-    mnist = configuration.settings.pipelines["mnist"]
-    assert isinstance(mnist, Mnist)
+    mnist: Any = configuration.settings.pipelines["mnist"]
     assert mnist.epochs == 3
     assert mnist.steps.train.pool == "cpu", "what the overlay does not name stays"
     assert any('"epochs": 3' in remark for remark in configuration.remarks)
@@ -104,18 +102,18 @@ MEASURING = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "onprem", "openshift"
 @pytest.mark.parametrize("stack", MEASURING)
 def test_a_benchmark_is_left_out_unless_it_is_asked_for(stack: str) -> None:
     without, whole = configure(stack, ROOT), configure(stack, ROOT, all_pipelines=True)
-    assert "benchmark" not in without.settings.pipelines
-    assert "benchmark" not in without.values["slipway:pipelines"]
-    assert [remark for remark in without.remarks if "left out: benchmark" in remark and "BENCHMARK=1" in remark]
-    assert "benchmark" in whole.settings.pipelines
-    assert whole.values["slipway:pipelines"]["benchmark"]["runs"]
+    assert "resnet" not in without.settings.pipelines
+    assert "resnet" not in without.values["slipway:pipelines"]
+    assert [remark for remark in without.remarks if "left out: resnet" in remark and "BENCHMARK=1" in remark]
+    assert "resnet" in whole.settings.pipelines
+    assert whole.values["slipway:pipelines"]["resnet"]["steps"]
     assert not any("left out" in remark for remark in whole.remarks)
     assert without.settings.pipelines["mnist"] == whole.settings.pipelines["mnist"]
 
 
 def test_a_benchmark_that_is_left_out_is_still_checked_and_alone_it_is_rehearsed(tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
-        config["slipway:pipelines"]["benchmark"]["runs"]["t4"]["pool"] = "nowhere"
+        config["slipway:pipelines"]["resnet"]["steps"]["chart"]["pool"] = "nowhere"
 
     with pytest.raises(SettingsError, match="nowhere"):
         configure("gcp-dev", ROOT, stack_file(tmp_path / "wrong.yaml", "gcp-dev", change))
@@ -124,7 +122,7 @@ def test_a_benchmark_that_is_left_out_is_still_checked_and_alone_it_is_rehearsed
         del config["slipway:pipelines"]["mnist"]
 
     configuration = configure("gcp-dev", ROOT, stack_file(tmp_path / "alone.yaml", "gcp-dev", alone))
-    assert list(configuration.settings.pipelines) == ["benchmark"]
+    assert list(configuration.settings.pipelines) == ["resnet"]
     assert not any("left out" in remark for remark in configuration.remarks)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from slipway.infra.kubernetes.pods.pod import arguments
 from slipway.infra.kubernetes.run import plan
+from slipway.infra.pipelines.cuda import LIBRARIES
+from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.pipelines.images import GPU_IMAGE, TAGS
 from slipway.infra.placed import Step
-from slipway.workloads.cuda.supplement import SUPPLEMENT
 from tests.support.placing import Steps, inspect
-from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).parents[3]
 OWN_IMAGE = f"example.org/tensorflow@sha256:{'0' * 64}"
@@ -20,14 +20,14 @@ OWN_IMAGE = f"example.org/tensorflow@sha256:{'0' * 64}"
 def steps(pool: str, image: str | None, look: Callable[[Steps], Any]) -> Any:
     """What ``look`` finds where train and predict run on ``pool`` in ``image``."""
     accelerated = {"pool": pool, "gpus": int(pool == "gpu"), "image": image}
-    given = Mnist.model_validate(
+    given = pipeline("mnist").settings.model_validate(
         {"steps": {"prepare": {"pool": "cpu"}, "train": accelerated, "predict": accelerated}}
     )
     return inspect("mnist", given, look)
 
 
 def is_tested_with_them(step: Step) -> bool:
-    return step.test is not None and f"--{SUPPLEMENT.name}={{{SUPPLEMENT.name}}}" in step.test.arguments
+    return step.test is not None and f"--{LIBRARIES.name}={{{LIBRARIES.name}}}" in step.test.arguments
 
 
 def test_gpu_steps_and_their_tests_load_what_a_cpu_node_fetched_once() -> None:
@@ -35,14 +35,15 @@ def test_gpu_steps_and_their_tests_load_what_a_cpu_node_fetched_once() -> None:
         train, predict = made["train"], made["predict"]
         assert is_tested_with_them(train)
         for user in (train, predict):
-            path = plan(user.inputs[SUPPLEMENT.name], ROOT).path
-            assert f"--libraries=/store/{path}" in arguments(plan(user, ROOT))
-        fetch = train.inputs[SUPPLEMENT.name]
-        assert plan(fetch, ROOT).job_name == plan(predict.inputs[SUPPLEMENT.name], ROOT).job_name
+            path = plan(user.inputs[LIBRARIES.name], ROOT).path
+            words = arguments(plan(user, ROOT))
+            assert f"/store/{path}" in words[words.index("--libraries") + 1]
+        fetch = train.inputs[LIBRARIES.name]
+        assert plan(fetch, ROOT).job_name == plan(predict.inputs[LIBRARIES.name], ROOT).job_name
         assert (fetch.pool.name, fetch.resources.gpus, fetch.image) == ("cpu", 0, GPU_IMAGE)
         # Their pins decide who runs again.
         assert "slipway/workloads/cuda/requirements.txt" in plan(fetch, ROOT).bundle.contents
-        assert {*plan(train, ROOT).inputs} == {"prepare", SUPPLEMENT.name}
+        assert {*plan(train, ROOT).inputs} == {"prepare", LIBRARIES.name}
 
     steps("gpu", None, look)
 
@@ -51,14 +52,14 @@ def test_an_image_of_ones_own_and_a_cpu_pool_have_no_use_for_them() -> None:
     def look(made: Steps) -> list[str]:
         return [name for step in (made["train"], made["predict"]) for name in step.inputs]
 
-    assert SUPPLEMENT.name not in steps("gpu", OWN_IMAGE, look)
-    assert SUPPLEMENT.name not in steps("cpu", None, look)
+    assert LIBRARIES.name not in steps("gpu", OWN_IMAGE, look)
+    assert LIBRARIES.name not in steps("cpu", None, look)
 
 
 def test_the_official_image_by_digest_lacks_them_too() -> None:
     def look(made: Steps) -> list[bool]:
         return [
-            SUPPLEMENT.name in step.inputs and is_tested_with_them(step)
+            LIBRARIES.name in step.inputs and is_tested_with_them(step)
             for step in (made["train"], made["predict"])
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ import yaml
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import label
 
+from slipway.infra.pipelines.discovery import pipeline
 from tests.support.once import made_once
 from tests.workloads.apps.page.conftest import file, seven
-from tests.workloads.processes import Together
 from tests.workloads.steps import ROOT, run
-from workloads.mnist.pipeline import PIPELINE, Mnist
 
 # Each imports TensorFlow.
 pytestmark = pytest.mark.slow
@@ -38,9 +38,9 @@ def dots() -> tuple[np.ndarray, np.ndarray]:
 
 
 def feed(seed: int = 5, epochs: range = range(2), batch: int = 12, **given: Any) -> Pairs:
-    from workloads.mnist.batches import batches
-
-    return list(batches(dots(), seed, epochs, batch, **given).as_numpy_iterator())
+    network = runpy.run_path(str(ROOT / "workloads/mnist/network.py"))
+    given = {"mine": range(1), **given}
+    return list(network["batches"](*dots(), seed=seed, epochs=epochs, batch=batch, **given).as_numpy_iterator())
 
 
 def images_of(pairs: Pairs) -> np.ndarray:
@@ -78,7 +78,7 @@ def test_how_an_image_is_altered_depends_on_seed_and_epoch_alone() -> None:
 
 def test_the_shares_of_a_batch_are_altered_as_the_whole_is() -> None:
     whole = images_of(feed(copies=2))
-    shares = [images_of(feed(copies=2, shares=4, mine=mine)) for mine in (range(2), range(2, 4))]
+    shares = [images_of(feed(copies=2, replicas=4, mine=mine)) for mine in (range(2), range(2, 4))]
 
     parts = [share.reshape(-1, 6, 28, 28, 1) for share in shares]
     assert np.array_equal(np.concatenate(parts, axis=1).reshape(whole.shape), whole)
@@ -87,11 +87,11 @@ def test_the_shares_of_a_batch_are_altered_as_the_whole_is() -> None:
 def of_demo(data: Path) -> list[object]:
     """The arguments that the stack `demo` trains with."""
     content = yaml.safe_load((ROOT / "stacks/Pulumi.demo.yaml").read_text(encoding="utf-8"))
-    settings = Mnist.model_validate(content["config"]["slipway:pipelines"]["mnist"])
-    (train,) = (step for step in PIPELINE.steps(settings) if step.name == "train")
-    output = train.arguments.index("{output}")
-    others = [*train.arguments[: output - 1], *train.arguments[output + 1 :]]
-    return [data if word == "{prepare}" else word for word in others]
+    declared = pipeline("mnist")
+    settings = declared.settings.model_validate(content["config"]["slipway:pipelines"]["mnist"])
+    (train,) = (step for step in declared.steps(settings) if step.name == "train")
+    words = train.arguments[2 : train.arguments.index("--output")]
+    return [data if word == "{prepare}" else word for word in words]
 
 
 @pytest.fixture(scope="module")
@@ -146,32 +146,3 @@ def test_the_model_is_tested_on_the_held_out_images_as_they_are(model: Path, dat
     right = (answers[0].argmax(axis=1) == test["labels"]).mean()
     assert right == pytest.approx(json.loads((model / "metrics.json").read_text())["test"]["accuracy"])
     assert right > 0.96
-
-
-def curve(folder: Path) -> list[dict[str, float]]:
-    history = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["history"]
-    return [{name: value for name, value in epoch.items() if name != "images_per_second"} for epoch in history]
-
-
-def test_resumed_or_shared_by_two_nodes_it_is_the_same_training(
-    data: Path, tmp_path: Path, started: list[Together]
-) -> None:
-    arguments = ("--data", data, "--augment", 1, "--min-accuracy", 0, "--global-batch-size", 64)
-    whole, resumed, shared = (tmp_path / name for name in ("whole", "resumed", "shared"))
-    run("mnist.train", *arguments, "--epochs", 3, "--output", whole, loaded=True)
-
-    run("mnist.train", *arguments, "--epochs", 2, "--output", resumed, loaded=True)
-    output = run("mnist.train", *arguments, "--epochs", 3, "--output", resumed, loaded=True)
-    assert "Resuming after epoch 2" in output
-    assert curve(resumed) == curve(whole)
-
-    started.append(Together("mnist.train", [shared] * 2, *arguments, "--epochs", 3))
-    codes, logs = started[0].end()
-    assert codes == [0, 0], logs
-    for actual, expected in zip(curve(shared), curve(whole), strict=True):
-        assert actual == pytest.approx(expected, rel=1e-4)
-
-    # Nothing of a training without altered copies is taken for one with them.
-    plain = run("mnist.train", *arguments, "--augment", 0, "--epochs", 3, "--output", resumed, loaded=True)
-    assert "Resuming" not in plain
-    assert "Nothing to do" not in plain

@@ -167,16 +167,14 @@ class Group:
     """The pods of one step. `nodes` are their addresses by rank, `meet` is where they meet.
 
     `decides` says of each rank whether the step is over only when its program has ended: parameter servers and
-    evaluators do not end by themselves. A pod that is missing is waited for `wait` seconds. With `confirm` the
-    group stays until every pod knows of its success, since none could learn of it otherwise.
+    evaluators do not end by themselves. A pod that is missing is waited for `wait` seconds.
 
     All times are in seconds of one monotonic clock. `outbox` fills with messages, each for one rank.
     """
 
     def __init__(
-        self, nodes: Sequence[Address], meet: Address, decides: Sequence[bool], wait: float, now: float,
-        *, confirm: bool = False,
-    ) -> None:  # fmt: skip
+        self, nodes: Sequence[Address], meet: Address, decides: Sequence[bool], wait: float, now: float
+    ) -> None:
         self.outbox: list[tuple[int, Message]] = []
         self.phase = GATHERING
         self.generation = 0
@@ -185,7 +183,6 @@ class Group:
         self._meet = meet
         self._decides = decides if any(decides) else [True] * len(nodes)
         self._wait = wait
-        self._confirm = confirm
         self._seats = [_Seat(now) for _ in nodes]
         self._kills = [0] * len(nodes)
         self._killed_now: set[int] = set()
@@ -269,10 +266,9 @@ class Group:
         """Whether rank 0 may leave: all pods know how the step ended, or that took longer than `patience`."""
         if self.verdict is None:
             return False
-        needed = self._confirm and self.verdict["type"] == "done"
-        if all(seat.confirmed or not (seat.is_here or needed) for seat in self._seats):
+        if all(seat.confirmed or not seat.is_here for seat in self._seats):
             return True
-        return now - self._over_since > (max(patience, self._wait) if needed else patience)
+        return now - self._over_since > patience
 
     def _adopt(self, memory: Memory) -> None:
         """Go on from a generation that another coordinator began."""

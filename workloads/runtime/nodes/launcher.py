@@ -7,8 +7,8 @@ generation) and go on from their newest checkpoint. A program that fails by itse
 words.
 
 Run as `python -m slipway.workloads.runtime.nodes.launcher --meet HOST:PORT --node HOST:PORT… --wait SECONDS --
-PROGRAM`, with `--output` and the other options of `slipway.workloads.runtime.steps.command` where the step has a
-command. `JOB_COMPLETION_INDEX` is the rank of the pod and `JOB_UID` its Job. Standard library only, Python 3.9.
+PROGRAM`, with the options of `slipway.workloads.runtime.steps.command`. `JOB_COMPLETION_INDEX` is the rank of the
+pod and `JOB_UID` its Job. Standard library only, Python 3.9.
 
 The lines that it writes, which tools may read (`I` stands for a rank, `N` for the number of pods):
 
@@ -32,15 +32,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from slipway.workloads.runtime.exits import USAGE, StepError, parse_before_program, run
+from slipway.workloads.runtime.exits import USAGE, StepError, run
 from slipway.workloads.runtime.masking import Masker
 from slipway.workloads.runtime.nodes.group import Address
 from slipway.workloads.runtime.nodes.pod import Place, Pod
-from slipway.workloads.runtime.nodes.work import CommandWork, ModuleWork, Work, parse_roles
+from slipway.workloads.runtime.nodes.work import Work, parse_roles
 from slipway.workloads.runtime.steps import command
-from slipway.workloads.runtime.steps.attendant import Settings
 
 WAIT = 600.0
 """Seconds to wait for pods that are missing, where nothing else is said."""
@@ -57,9 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     secrets = command.secret_values(options.secrets)
     masker = Masker(secrets)
     place: Place = options.place
-    work: Work = (ModuleWork if options.output is None else CommandWork)(options, secrets)
     try:
-        return Pod(place, work, masker).run()
+        return Pod(place, Work(options, secrets), masker).run()
     except StepError as error:
         raise StepError(error.code, masker.mask(f"{options.step}: {error}")) from error
 
@@ -70,7 +67,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         usage="%(prog)s --meet HOST:PORT --node HOST:PORT [--node …] [options] -- PROGRAM [ARGUMENT...]",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="With --output, the other options are those of slipway.workloads.runtime.steps.command.",
+        epilog="The other options are those of slipway.workloads.runtime.steps.command.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -86,22 +83,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--wait", type=float, default=WAIT, metavar="SECONDS", help="to wait for a pod that is missing")
     add("--roles", default="", metavar="ROLE=NUMBER,…", help="in the order of ranks; default: all are workers")
     add("--gpus", type=int, default=0, metavar="N", help="of each pod; default: 0")
-    add("--shared", type=Path, metavar="DIR", help="where a module publishes by itself, at every rank the same")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     node_options, others = parser.parse_known_args(list(arguments[:split_at]))
-    if any(other == "--output" or other.startswith("--output=") for other in others):
-        options = command.parse([*others, *arguments[split_at:]])
-        if node_options.shared is not None:
-            parser.error("--shared is for modules that publish by themselves, and --output for all others")
-    else:
-        add("--step", default="step", metavar="NAME", help="whose error it is, as in mnist.train")
-        add("--secret", dest="secrets", action="append", default=[], metavar="VARIABLE", help="masked in the log")
-        add("--checkpoints", type=Settings.parse, metavar="JSON", help="as for a command; with --shared")
-        options = parse_before_program(parser, arguments)
-        options.output = None
-        if options.checkpoints is not None and options.shared is None:
-            parser.error("--checkpoints: name the directory of the store by --shared")
-    options.shared = node_options.shared
+    options = command.parse([*others, *arguments[split_at:]])
     try:
         options.place = _place(node_options)
     except ValueError as error:

@@ -202,14 +202,7 @@ class Pod:
         identity = Identity(place.rank, len(place.nodes), place.job)
         if place.rank == 0:
             decides = [role not in ENDLESS for role in place.roles]
-            group = Group(
-                place.nodes,
-                place.meet,
-                decides,
-                place.wait,
-                time.monotonic(),
-                confirm=not self._work.can_be_known,
-            )
+            group = Group(place.nodes, place.meet, decides, place.wait, time.monotonic())
             self._coordinator = Coordinator(group, identity, place.meet)
         self._member = Member(identity, place.meet, self._events.put)
 

@@ -1,7 +1,7 @@
 """What one pod of several does beside running its program: before it, and with what the programs leave.
 
-A step with a command has all that `slipway.workloads.runtime.steps.command` does: every rank checks the inputs and
-unpacks the packages, rank 0 alone publishes. A module publishes by itself. Standard library only.
+It has all that `slipway.workloads.runtime.steps.command` does: every rank checks the inputs and unpacks the
+packages, rank 0 alone publishes. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from slipway.workloads.runtime.nodes.group import Address
 from slipway.workloads.runtime.steps import command
-from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard, work_of_module
+from slipway.workloads.runtime.steps.attendant import Attendant, Settings, discard
 from slipway.workloads.runtime.steps.program import Program
 from slipway.workloads.runtime.store import (
     MANIFEST,
@@ -26,70 +25,10 @@ from slipway.workloads.runtime.store import (
     Manifest,
     NotWholeError,
     check,
-    store_errors,
-    write_atomically,
 )
-
-DONE = f"nodes{TEMPORARY_SUFFIX}"
-"""The file in a module's directory that says of which Job all programs have ended well."""
 
 NO_PROGRESS = ("*tfevents*", "*.log", f"*{TEMPORARY_SUFFIX}")
 """Patterns of files that programs write as soon as they start: they are no progress."""
-
-
-class Work(Protocol):
-    """What is done around the program."""
-
-    def inspect(self) -> bool:
-        """Check the inputs; whether all was done before. Raises StepError."""
-        ...
-
-    def is_done(self) -> bool:
-        """Whether all is done by now. Says nothing, and does not check the inputs again."""
-        ...
-
-    def prepare(self) -> Program | None:
-        """Check and unpack what the program needs; None where it need not run again. Raises StepError."""
-        ...
-
-    def publish(self) -> None:
-        """Make a result of what the programs left, at rank 0. Raises StepError."""
-        ...
-
-    def progress(self) -> str:
-        """A digest of the files that the programs wrote; empty where nobody can know."""
-        ...
-
-    def newest(self) -> str:
-        """At rank 0: the newest checkpoint in the store that all ranks begin with; empty where there is none."""
-        ...
-
-    def begin(self, program: Program, checkpoint: str, attempt: str) -> Program:
-        """Restore the checkpoint, and copy those of the program under the name of the attempt. Raises StepError,
-        and NotWholeError where the checkpoint is damaged.
-        """
-        ...
-
-    def give_notice(self) -> tuple[float, int] | None:
-        """The seconds that the program has, and the signal that it gets, where it has checkpoints and is told."""
-        ...
-
-    def finish(self, told: Callable[[], bool]) -> None:
-        """Copy the newest checkpoint, once the program has ended."""
-        ...
-
-    def discard(self) -> None:
-        """Delete the checkpoints: there is a result."""
-        ...
-
-    def close(self) -> None:
-        """Remove what was unpacked."""
-        ...
-
-    @property
-    def can_be_known(self) -> bool:
-        """Whether a pod that comes after the end learns of it by itself."""
-        ...
 
 
 class AroundCheckpoints:
@@ -147,8 +86,8 @@ class AroundCheckpoints:
             self._attendant.close()
 
 
-class CommandWork(AroundCheckpoints):
-    """A step with a command, as `slipway.workloads.runtime.steps.command` runs it."""
+class Work(AroundCheckpoints):
+    """A step, as `slipway.workloads.runtime.steps.command` runs it."""
 
     def __init__(self, options: argparse.Namespace, secrets: Sequence[str]) -> None:
         place = options.place
@@ -194,63 +133,10 @@ class CommandWork(AroundCheckpoints):
         """A digest of what is in the output directory."""
         return _digest(self._options.output)
 
-    @property
-    def can_be_known(self) -> bool:
-        """By the manifest."""
-        return True
-
     def close(self) -> None:
         """Remove what was unpacked, and what is on the disk of the node."""
         super().close()
         self._stack.close()
-
-
-class ModuleWork(AroundCheckpoints):
-    """A module that publishes by itself, in `shared`, where it has a directory in the store."""
-
-    def __init__(self, options: argparse.Namespace, secrets: Sequence[str]) -> None:
-        place, shared = options.place, options.shared
-        super().__init__(options.checkpoints, shared or Path(), place.rank, len(place.nodes))
-        self._step = options.step
-        self._words = options.words
-        self._secrets = secrets
-        self._shared = shared if place.job else None
-        self._place = shared
-        self._job = place.job
-
-    @property
-    def can_be_known(self) -> bool:
-        """Whether there is a place for the mark, and a name of the Job to put into it."""
-        return self._shared is not None
-
-    def inspect(self) -> bool:
-        """Whether all had ended well before in this Job."""
-        return self.is_done()
-
-    def is_done(self) -> bool:
-        """Whether the mark is that of this Job."""
-        if self._shared is None:
-            return False
-        with contextlib.suppress(OSError, ValueError):
-            return json.loads((self._shared / DONE).read_bytes()) == {"job": self._job}
-        return False
-
-    def prepare(self) -> Program | None:
-        """The program; nothing has to be unpacked."""
-        program = Program(self._words, Path(), dict(os.environ), self._secrets)
-        program.require()
-        self.attend(work_of_module(self._step, self._folder))
-        return program
-
-    def publish(self) -> None:
-        """Leave the mark."""
-        if self._shared is not None:
-            with store_errors(self._shared):
-                write_atomically(self._shared / DONE, json.dumps({"job": self._job}).encode())
-
-    def progress(self) -> str:
-        """A digest of what is in the directory that the module publishes into."""
-        return _digest(self._place) if self._place is not None else ""
 
 
 def _digest(directory: Path) -> str:

@@ -166,13 +166,6 @@ class Attendant:
         self.checkpoints.close()
 
 
-def work_of_module(step: str, output: Path) -> Manifest:
-    """What the checkpoints of a module that publishes in `output` depend on: the digest of all that decides its
-    result names that directory, and is more than what its runner is told.
-    """
-    return Manifest(step, {}, {}, {"result": output.name})
-
-
 def discard(folder: Path) -> None:
     """Delete the checkpoints of a step or item that has a result."""
     shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -160,18 +160,6 @@ def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Ca
     assert not values(told, "--gpus")
 
 
-def test_a_module_is_started_by_the_launcher_and_publishes_itself(declared: Callable[..., Recording]) -> None:
-    made = declared(module="workloads.digits.train", command=None, arguments=["--out", "{output}"])
-    told = words(made)
-    output = told[-1]
-    assert told[told.index("--") + 1 :] == ["python", "-m", "workloads.digits.train", "--out", output]
-    assert values(told, "--shared") == [output]
-    assert not values(told, "--output")
-    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "slipway.workloads.runtime.nodes.launcher"]
-    files = {key for resource in made.of(CONFIG_MAP) for key in resource.inputs["data"]}
-    assert any("launcher" in key for key in files)
-
-
 def test_the_job_that_a_pod_is_of_tells_it_from_those_of_another_run(declared: Callable[..., Recording]) -> None:
     environment = {variable["name"]: variable for variable in pod(declared())["containers"][0]["env"]}
     paths = {name: environment[name]["valueFrom"]["fieldRef"]["fieldPath"] for name in ("JOB_UID", "JOB_NAME")}

@@ -7,10 +7,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from slipway.infra.pipelines.contract import Best, Variant
+from slipway.infra.pipelines.contract import Variant
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.pipelines.file.shape import PipelineFile
-from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
 from slipway.tools.reference import pipeline as reference
 from tests.docs.fences import blocks
@@ -29,20 +28,6 @@ def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) ->
     assert split.arguments[3] == "{store}/uploads/words.txt"
     assert (count.name, count.variant) == ("count-4", Variant("count", {"shortest": 4}))
     assert (draw.inputs, draw.placed_by.time_limit) == ({"count": "count"}, "10m")
-
-
-def test_the_python_that_is_shown_makes_variants(tmp_path: Path) -> None:
-    (declaration,) = (block.body for block in SHOWN if block.info == "python matrix")
-    (tmp_path / "pipeline.py").write_text(declaration, encoding="utf-8")
-    places = {"train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}, "test": {"pool": "cpu"}}
-    values = {"pipelines.search": {"uses": str(tmp_path), "steps": places}, "secrets": {"tracking-key": MASK}}
-    steps = declared_steps(str(tmp_path), load(changed(GCP, values)).pipelines["search"])
-    assert [step.name for step in steps] == [
-        "train-train-0-1", "train-train-0-01", "train-predict-0-1", "train-predict-0-01", "test",
-    ]  # fmt: skip
-    assert steps[1].arguments[3] == "0.01"
-    assert steps[2].placed_by.pool == "predict"
-    assert {step.best for step in steps[:4]} == {Best("accuracy", "max")}
 
 
 def test_the_reference_is_up_to_date() -> None:

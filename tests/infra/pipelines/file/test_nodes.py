@@ -11,7 +11,6 @@ from slipway.infra.pipelines.contract import MultiNodeSettings, Nodes, StepDecla
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder
-from slipway.infra.pipelines.python_file import step_misfits
 from slipway.infra.placed import Step
 from slipway.infra.placement.placing import place, room
 from slipway.infra.settings.loading import load
@@ -117,19 +116,6 @@ def test_items_are_worked_on_by_workers_and_not_on_nodes(tmp_path: Path) -> None
     (problem,) = reading.read(Folder(path, "sums", str(path))).problems
     assert problem.key == "sums/pipeline.yaml: steps.train.nodes"
     assert "as `workers`" in problem.fix
-
-
-def test_a_pipeline_in_python_is_held_to_the_same() -> None:
-    placed = MultiNodeSettings(pool="gpu", nodes=3)
-
-    def reasons(nodes: Nodes) -> str:
-        step = StepDeclaration("train", "workloads.sums.train", placed, [], nodes=nodes)
-        return "\n".join(step_misfits([step]))
-
-    assert reasons(Nodes(3, {"chief": 1, "worker": 2})) == ""
-    assert "role `cook`" in reasons(Nodes(3, {"cook": 3}))
-    assert "2 pods" in reasons(Nodes(3, {"worker": 2}))
-    assert reasons(Nodes(0))
 
 
 BESIDE = {"services": {"cache": {"kind": "valkey", "resources": {"cpu": "3"}}}, "steps.train.connects": ["cache"]}

@@ -178,14 +178,14 @@ def test_a_matrix_has_values_that_its_parameter_can_have(
 def test_a_path_without_a_pipeline_is_refused(uses: str) -> None:
     problem = the_problem(changed(GCP, {"pipelines.churn": {"uses": uses}}))
     assert problem.key == "slipway:pipelines.churn.uses"
-    assert "`pipeline.yaml` or `pipeline.py`" in problem.reason
+    assert "`pipeline.yaml`" in problem.reason
 
 
-def test_one_folder_has_one_declaration(tmp_path: Path) -> None:
-    folder = tmp_path / "churn"
-    folder.mkdir()
-    (folder / "pipeline.py").write_text("", encoding="utf-8")
-    assert "`pipeline.py`" in problems(folder, VALID)[""]
+def test_a_pipeline_in_python_is_refused_with_what_to_write_instead(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text("", encoding="utf-8")
+    problem = the_problem(changed(GCP, {"pipelines.churn": {"uses": str(tmp_path)}}))
+    assert "removed in 0.1" in problem.reason
+    assert "`pipeline.yaml`" in problem.fix
 
 
 def test_a_file_with_another_suffix_is_named(tmp_path: Path) -> None:

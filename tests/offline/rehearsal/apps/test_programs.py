@@ -22,68 +22,38 @@ from tests.workloads.wheels import pin, write_wheel
 
 pytestmark = pytest.mark.slow
 
-PIPELINE = '''
-from pydantic import Field
-
-from slipway.infra.pipelines.app_kinds import tensorboard
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings, KeptAppSettings
-from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from slipway.infra.pipelines.pods import Command, Probe, Substitute
-
-CODE = %(code)r
 IMAGE = "example/site@sha256:" + "1" * 64
-LOCK = %(lock)r
 
 
-class Settings(PipelineSettings):
-    """Tries apps."""
+def pipeline(substitute: str) -> dict[str, Any]:
+    program: dict[str, Any] = {"kind": "program", "port": 8000, "image": IMAGE}
+    serve = "python -m http.server --bind 127.0.0.1"
+    script = "pip --version; python -m pip --version; exec " + serve + " {port}"
+    site = ["python3", "site_of_toys.py", "0.0.0.0:{port}", "{train}/model", "{data}", "{token}"]
+    instead = ["python", "-c", substitute, "{port}", "{train}/model", "{token}", "{pipeline}"]
+    return {
+        "steps": {"train": {"run": ["python", "train.py", "{output}"]}},
+        "apps": {
+            "site": {
+                **program,
+                "run": site,
+                "requirements": "tiny.txt",
+                "secrets": {"KEY": "own-key"},
+                "probe": {"path": "/ready"},
+                "path": "/draw",
+            },
+            "odd": {
+                **program,
+                "run": ["no-such-server", "{port}", "{train}", "{token}"],
+                "connects": ["site"],
+                "rehearsal": {"run": instead},
+            },
+            "nowhere": {**program, "run": ["no-such-tool", "{port}"]},
+            "shell": {**program, "run": ["sh", "-c", script]},
+            "board": {"kind": "tensorboard", "step": "train"},
+        },
+    }
 
-    train: StepSettings = Field(description="Trains.")
-    site: KeptAppSettings | None = Field(default=None, description="A site.")
-    odd: AppSettings | None = Field(default=None, description="A program that no machine has.")
-    nowhere: AppSettings | None = Field(default=None, description="Another one, without a substitute.")
-    board: AppSettings | None = Field(default=None, description="TensorBoard.")
-    shell: AppSettings | None = Field(default=None, description="A shell that starts Python.")
-
-
-def steps(settings: Settings) -> list[StepDeclaration]:
-    run = ["python", "train.py", "{output}"]
-    return [StepDeclaration("train", None, settings.train, run, command=Command(CODE))]
-
-
-def apps(settings: Settings) -> list[AppDeclaration]:
-    declared = []
-    if settings.site:
-        declared.append(
-            AppDeclaration(
-                "site", "Site", settings.site, 8000,
-                ["python3", "site_of_toys.py", "0.0.0.0:{port}", "{train}/model", "{data}", "{token}"],
-                command=Command(CODE), image=IMAGE, inputs={"train": "train"}, secrets={"KEY": "own-key"},
-                requirements=LOCK, token=True, keeps_data=True, probe=Probe("/ready"), path="/draw",
-            )
-        )
-    if settings.odd:
-        declared.append(
-            AppDeclaration(
-                "odd", "Odd", settings.odd, 8000, ["no-such-server", "{model}"], image=IMAGE,
-                inputs={"model": "train"}, connects=["site"], token=True,
-                substitute=Substitute(
-                    ["python", "-c", %(substitute)r, "{port}", "{model}/model", "{token}", "{pipeline}"]
-                ),
-            )
-        )
-    if settings.nowhere:
-        declared.append(AppDeclaration("nowhere", "No", settings.nowhere, 8000, ["no-such-tool"], image=IMAGE))
-    if settings.shell:
-        script = "pip --version; python -m pip --version; exec python -m http.server --bind 127.0.0.1 {port}"
-        declared.append(AppDeclaration("shell", "Shell", settings.shell, 8000, ["sh", "-c", script], image=IMAGE))
-    if settings.board:
-        declared.append(tensorboard.declaration("board", settings.board, "train"))
-    return declared
-
-
-PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
-'''
 
 TRAIN = "import pathlib, shutil, sys\nout = pathlib.Path(sys.argv[1])\n(out / 'model').write_text('seven')\n"
 
@@ -119,9 +89,9 @@ def stack(folder: Path, *apps: str) -> Path:
     code, wheels = folder / "toy", folder / "wheels"
     wheels.mkdir()
     lock = pin("tiny", "1.0", write_wheel(wheels, "tiny", "1.0", {"tiny.py": b""}))
-    declared = PIPELINE % {"code": str(code), "lock": str(code / "tiny.txt"), "substitute": SUBSTITUTE}
-    write_tree(code, {"tiny.txt": lock, "train.py": TRAIN, "site_of_toys.py": SITE, "pipeline.py": declared})
-    section = {"uses": str(code), **dict.fromkeys(("train", *apps), SMALL)}
+    declared = json.dumps(pipeline(SUBSTITUTE))
+    write_tree(code, {"tiny.txt": lock, "train.py": TRAIN, "site_of_toys.py": SITE, "pipeline.yaml": declared})
+    section = {"uses": str(code), "steps": {"train": SMALL}, "apps": dict.fromkeys(apps, SMALL)}
     secrets = {"own-key": {"secure": "v1:abc"}}
     return stack_file(folder / "stack.yaml", pipelines={"toy": section}, secrets=secrets)
 
@@ -196,7 +166,7 @@ def test_a_program_of_an_app_that_is_nowhere_is_refused_before_anything_runs(tmp
     with pytest.raises(SettingsError) as error:
         configure("local", ROOT, file)
     (problem,) = error.value.problems
-    assert problem.key == "slipway:pipelines.toy.nowhere"
+    assert problem.key == "slipway:pipelines.toy.apps.nowhere"
     assert problem.value == "no-such-tool"
     assert "app `toy.nowhere` runs it" in problem.reason
 

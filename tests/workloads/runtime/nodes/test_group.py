@@ -25,9 +25,9 @@ MEET = Address("train-0.train", 2221)
 class Pods:
     """A group, what it says, and a clock."""
 
-    def __init__(self, *, decides: tuple[bool, ...] = (True, True, True), confirm: bool = False) -> None:
+    def __init__(self, *, decides: tuple[bool, ...] = (True, True, True)) -> None:
         self.now = 100.0
-        self.group = Group(NODES, MEET, decides, 600.0, self.now, confirm=confirm)
+        self.group = Group(NODES, MEET, decides, 600.0, self.now)
         self.progress = "nothing"
 
     def join(self, rank: int, memory: Memory | None = None) -> None:
@@ -338,23 +338,6 @@ def test_a_pod_that_is_lost_after_its_program_ended_well_stops_nobody() -> None:
     pods.say(0, type="published")
     pods.join(1)
     assert pods.told(1) == ["done"]
-
-
-def test_where_nobody_else_could_say_so_rank_0_stays_until_all_know_of_the_end() -> None:
-    pods = Pods(confirm=True)
-    pods.start()
-    for rank in range(3):
-        pods.end(rank)
-    pods.lose(2)
-    pods.say(0, type="published")
-    for rank in (0, 1):
-        pods.say(rank, type="bye")
-        pods.lose(rank)
-    pods.wait(60)
-    assert not pods.group.is_over(pods.now, 5.0)
-    pods.join(2)
-    pods.say(2, type="bye")
-    assert pods.group.is_over(pods.now, 5.0)
 
 
 def test_a_program_is_told_of_the_others_in_the_words_of_each_framework() -> None:

@@ -55,14 +55,13 @@ def start(tmp_path: Path) -> Iterator[Jobs]:
         out = folder / "out"
         out.mkdir(parents=True, exist_ok=True)
         wait = options.pop("wait", 60)
-        module = options.pop("module", False)
         only = options.pop("only", range(count))
         words = options.pop("words", ())
         program = folder / "program.py"
         program.write_text(
             script.read_text() if isinstance(script, Path) else script.replace("{out!r}", repr(str(out)))
         )
-        outputs = [] if module else ["--output", out, "--code", folder]
+        outputs = ["--output", out, "--code", folder]
         job = StandInJob(
             folder,
             count,
@@ -461,22 +460,6 @@ def test_a_pod_that_comes_back_after_the_end_finds_nothing_to_do(start: Jobs) ->
 
 
 @pytest.mark.slow
-def test_a_pod_of_a_module_that_comes_back_after_the_end_finds_nothing_to_do(start: Jobs, tmp_path: Path) -> None:
-    """Its result is not the launcher's to judge: what counts is that this Job has ended well."""
-    shared = tmp_path / "job" / "out"
-    job = start(FOREVER, 2, "--shared", shared, module=True)
-    finish(job)
-    assert job.codes == {0: [0], 1: [0]}
-    job.start(1)
-    assert job.pods[1].wait(30) == 0
-    assert began(job, 1) == ["1"]
-
-    again = start(FOREVER, 2, "--shared", shared, module=True, name="other", uid="another Job")
-    finish(again)
-    assert began(again, 1) == ["1"]
-
-
-@pytest.mark.slow
 def test_a_pod_that_waits_for_rank_0_sees_that_all_is_done(start: Jobs) -> None:
     """Rank 0 was killed after it had published, and its successor had nothing to do."""
     job = start(FOREVER)
@@ -686,6 +669,8 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
         "a:2",
         "--node",
         "b:2",
+        "--output",
+        str(tmp_path / "out"),
     ]
     environment = {**os.environ, "JOB_COMPLETION_INDEX": "0"}
     cases = [
@@ -695,7 +680,6 @@ def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
         (["--wait", "0", "--", "true"], {}, "--wait 0"),
         (["--node", "c", "--", "true"], {}, "'c' is not HOST:PORT"),
         (["--nodes", "c:1", "--", "true"], {}, "--nodes"),
-        (["--shared", "x", "--output", "y", "--", "true"], {}, "--shared is for modules"),
         (["--"], {}, "the program to start is missing"),
         (["--secret", "NO_SUCH", "--", "true"], {}, "NO_SUCH is not set"),
     ]

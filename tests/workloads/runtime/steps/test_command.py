@@ -6,7 +6,6 @@ import ast
 import base64
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -469,35 +468,6 @@ def test_a_disrupted_training_goes_on_from_what_was_copied_beside_it(tmp_path: P
     assert not list(tmp_path.glob("out/*slipway-partial"))
 
 
-@pytest.mark.slow
-def test_a_module_that_publishes_itself_has_its_checkpoints_copied_too(tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text("""
-import os, pathlib
-state = pathlib.Path(os.environ["SLIPWAY_CHECKPOINT"]) / "state"
-done = int(state.read_text()) if state.exists() else 0
-print("goes on after", done, "to", os.environ.get("SLIPWAY_RECORD"), flush=True)
-state.with_name("state.new").write_text(str(done + 1))
-state.with_name("state.new").replace(state)
-os._exit(0 if done else 3)
-""")
-    record = tmp_path / "record"
-
-    def attended(output: str, code: int) -> str:
-        return run(
-            "runtime.steps.attended", "--output", tmp_path / output, "--step", "x.train",
-            "--checkpoints", '{"grace": 20}', "--", sys.executable, tmp_path / "module.py",
-            code=code, SLIPWAY_RECORD=str(record),
-        )  # fmt: skip
-
-    assert "goes on after 0 to None" in attended("one", 3)
-    assert not record.exists()
-    shutil.copytree(tmp_path / "one", tmp_path / "other")
-    assert "Checkpoint state is passed over" in attended("other", 3)
-    assert "goes on after 1 to None" in attended("one", 0)
-    assert record.exists()
-    assert list((tmp_path / "one").iterdir()) == []
-
-
 def test_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     output = step(tmp_path, "import sys; sys.exit(77)", code=77)
     assert only_error(output).endswith("failed without a word (exit code 77)")
@@ -629,7 +599,6 @@ def test_the_runtime_is_python_3_9_and_needs_nothing_else() -> None:
     """
     others = {
         "devices.py": {"tensorflow"},
-        "collectives.py": {"tensorflow", "numpy"},
         "packages.py": {"packaging"},
         "pictures.py": {"matplotlib", "optuna"},
         "study.py": {"optuna"},

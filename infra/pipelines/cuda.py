@@ -12,7 +12,7 @@ def is_lacking(image: str) -> bool:
     return image.partition("@")[0] == TAGS[1]
 
 
-SUPPLEMENT = Supplement(
+LIBRARIES = Supplement(
     name="libraries",
     module="slipway.workloads.cuda.install",
     # Only in the image that the libraries are for can be seen what it lacks.
@@ -27,3 +27,6 @@ SUPPLEMENT = Supplement(
     scratch="2Gi",
     scratch_for="the CUDA libraries that TensorFlow's image lacks take 1.3Gi of it",
 )
+
+SUPPLEMENTS = {"cuda": LIBRARIES}
+"""What images lack, by the folder of ``workloads/`` whose module publishes it."""
