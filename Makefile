@@ -76,7 +76,7 @@ define INSTALL
 @$(BIN)/python -m slipway.tools.progress "Installing packages" \
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.tools.progress "Compiling what a rehearsal imports" sh -c '\
-$(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
+$(BIN)/python -c "import tensorflow, keras, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
 $(BIN)/python -c "import slipway.offline.rehearsal.cli, slipway.offline.rehearsal.output.report; \
 from importlib.util import find_spec; from slipway.infra.clouds.registry import CLOUDS; \
 [__import__(part) for cloud in CLOUDS for name in (\"platforms\", \"emulator\") \
