@@ -1,6 +1,5 @@
 """What a stack shows of its Jobs' results: the results themselves, or the commands that read them in the store."""
 
-import contextlib
 import json
 import math
 import shlex
@@ -191,13 +190,9 @@ def _use_in_words(usage: Mapping[str, Any]) -> str:
 def _pick(result: Number | Table | Curves, content: Any) -> Any:
     """What is shown of a file's ``content``: of a table's rows the values that the table is declared to show."""
     value = selected(content, result.select)
-    if isinstance(result, Number) and value is not None and result.remark and not infinite(value):
-        with contextlib.suppress(LookupError):
-            return f"{value:.6g} ({selected(content, result.remark)})"
     if not isinstance(result, Table):
         return value
-    beside = filter(None, [*(result.compare or ()), result.bars, result.spread, result.caveat_when])
-    keys = dict.fromkeys([*(column.key for column in result.columns), *beside])
+    keys = dict.fromkeys([*(column.key for column in result.columns), *(result.compare or ())])
     rows = cast("Sequence[Mapping[str, Any]]", value)
     return [{key: row[key] for key in keys if key in row} for row in rows]
 

@@ -52,14 +52,10 @@ class _Result(_Declared):
 
 
 class Number(_Result):
-    """One number of a JSON file.
-
-    ``remark`` is the JSON pointer of a sentence that is shown with it, where the file has one.
-    """
+    """One number of a JSON file."""
 
     kind: Literal["number"] = "number"
     format: Format = "number"
-    remark: str = ""
 
 
 class Column(_Declared):
@@ -75,32 +71,24 @@ class Table(_Result):
 
     Rows are in the order of the file, and a column that no row has a value for is left out. ``compare`` names
     two keys, the value and the truth: where both are there, rows that differ are marked, and the title counts
-    those that agree. ``bars`` names the key of the length of a bar that is drawn for each row, and ``spread`` that
-    of its uncertainty, in the same unit. ``caveat`` is a sentence shown with a table in which the key
-    ``caveat_when`` of a row is true.
+    those that agree.
     """
 
     kind: Literal["table"] = "table"
     columns: tuple[Column, ...] = Field(min_length=1)
     compare: tuple[str, str] | None = None
-    bars: str = ""
-    spread: str = ""
-    caveat: str = ""
-    caveat_when: str = ""
 
 
 class Curves(_Result):
     """A list of objects in a JSON file, one for each epoch or step, with a number by each curve's name.
 
     ``curves`` are the names of those that are drawn; all of them where it is empty. ``val_<name>`` is drawn in the
-    chart of ``<name>``: so Keras calls what it measures on validation data. ``marks`` is the key of a number, such
-    as the learning rate, whose changes are marked on the axis. ``unit`` is what an object stands for. ``logs`` is
-    the folder in the step's directory that TensorBoard reads, where there is one.
+    chart of ``<name>``: so Keras calls what it measures on validation data. ``unit`` is what an object stands for.
+    ``logs`` is the folder in the step's directory that TensorBoard reads, where there is one.
     """
 
     kind: Literal["curves"] = "curves"
     curves: tuple[str, ...] = ()
-    marks: str = ""
     unit: str = "epoch"
     logs: str = ""
 

@@ -66,19 +66,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over epochs or steps, as ``unit`` says.
-
-    ``marks`` are the places on the x axis where the number called ``marked`` changed, with its new value. ``ring``
-    is a point that stands out.
-    """
+    """Lines over epochs or steps, as ``unit`` says. ``ring`` is a point that stands out."""
 
     title: str
     unit: str
-    marked: str
     lines: list[Line]
     x_ticks: list[Tick]
     y_ticks: list[Tick]
-    marks: list[Tick]
     ring: tuple[float, float] | None = None
 
 
@@ -115,9 +109,7 @@ def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline
 
 def curves(shown_curves: ShownCurves) -> list[Chart]:
     """A chart for each curve; what Keras measured on validation data is a second line in it."""
-    keys = dict.fromkeys(
-        key for point in shown_curves.points for key in point if key != shown_curves.declared.marks
-    )
+    keys = dict.fromkeys(key for point in shown_curves.points for key in point)
     beside = {f"{VALIDATION}{name}" for name in keys}
     names = [name for name in shown_curves.declared.curves or keys if name in keys and name not in beside]
     return [_chart(name, shown_curves) for name in names]
@@ -149,22 +141,14 @@ def _chart(name: str, shown_curves: ShownCurves) -> Chart:
         for key, name in keys.items()
     ]
     every = max(round(nice_step(count / 8)), 1)
-    marked = [epoch.get(shown_curves.declared.marks) for epoch in history]
-    marks = [
-        Tick(x(number), f"{value:.2g}")
-        for number, (value, before) in enumerate(zip(marked, [None, *marked], strict=False), 1)
-        if value is not None and value != before
-    ]
     return Chart(
         title=heading(name),
         unit=shown_curves.declared.unit,
-        marked=_words(shown_curves.declared.marks) if marks else "",
         lines=[line for line in lines if line.points],
         x_ticks=[
             Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
         ],
         y_ticks=y_ticks,
-        marks=marks,
     )
 
 
@@ -306,11 +290,9 @@ def _points(comparison: Comparison, name: str, axis: str) -> Chart:
     return Chart(
         title=comparison.measures[name] + (", %" if percent else ""),
         unit=f"{axis} (logarithmic)" if logarithmic else axis,
-        marked="",
         lines=[line for line in lines if line.points],
         x_ticks=_space_ticks([Tick(x(value), f"{value:g}") for value in sorted(set(places.values()))]),
         y_ticks=y_ticks,
-        marks=[],
         ring=point(best)[:2] if best is not None and best.record.urn in numbers else None,
     )
 

@@ -214,7 +214,7 @@ def result_tiles(results: CollectedResults, comparisons: Sequence[Comparison] = 
             if table.known
         ]
         tiles += [
-            (number.title, number.text, number.remark or pipeline)
+            (number.title, number.text, pipeline)
             for result in single
             for number in result.numbers
             if number.title not in repeated

@@ -17,7 +17,6 @@ from slipway.infra.pipelines.results import (
     ITEMS,
     ITEMS_FILE,
     RESULTS,
-    Column,
     Curves,
     File,
     Format,
@@ -39,7 +38,7 @@ COPY_LIMIT = 100 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ShownNumber:
-    """A number, as people read it in ``text``, and a sentence that belongs to it or nothing.
+    """A number, as people read it in ``text``.
 
     ``value`` is None where its format allows what is no number, and it is none.
     """
@@ -49,7 +48,6 @@ class ShownNumber:
     value: float | None
     format: Format
     text: str
-    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,21 +55,17 @@ class Row:
     """A row of a table: its cells as people read them.
 
     ``failed`` says that it is an item that was set aside, ``right`` whether the value is the true one, None where
-    the truth is not known. ``length`` and ``spread`` are those of its bar, 1 is the longest bar of the table, with
-    its spread.
+    the truth is not known.
     """
 
     cells: tuple[str, ...]
     right: bool | None = None
     failed: bool = False
-    length: float = 0.0
-    spread: float = 0.0
-    spread_text: str = ""
 
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table. ``compared`` and ``bars`` are the numbers of the columns that are marked and that have bars.
+    """A table. ``compared`` is the number of the column that is marked.
 
     ``of_items`` says that its rows are the items of a step.
     """
@@ -83,8 +77,6 @@ class ShownTable:
     rows: tuple[Row, ...]
     path: str
     compared: int | None = None
-    bars: int | None = None
-    caveat: str = ""
     of_items: bool = False
 
     @cached_property
@@ -167,7 +159,6 @@ VALUES: Mapping[Format, TypeAdapter[Any]] = {
 ITEMS_FAILED = 10
 """The exit code of a step of which more items failed than may (`slipway.workloads.runtime.items.item_worker`)."""
 
-AMOUNT: TypeAdapter[float] = TypeAdapter(Annotated[FiniteFloat, Field(ge=0)])
 ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
 
 
@@ -345,41 +336,29 @@ def _objects(declared: Result, content: Any) -> list[dict[str, Any]]:
 
 def _number(declared: Number, content: Any) -> ShownNumber:
     value = _value(VALUES[declared.format], _select(content, declared.select), declared.select)
-    remark = ""
-    if declared.remark:
-        try:
-            remark = str(selected(content, declared.remark))
-        except (LookupError, ValueError):
-            remark = ""
     text = format_value(value, declared.format, decimals([value]))
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-    return ShownNumber(declared.name, declared.title, number, declared.format, text, remark)
+    return ShownNumber(declared.name, declared.title, number, declared.format, text)
 
 
 def _table(declared: Table, content: Any) -> ShownTable:
     rows = _objects(declared, content)
     columns = list(declared.columns)
-    if declared.bars and all(column.key != declared.bars for column in columns):
-        columns.append(Column(key=declared.bars, title="", format="number"))
     if rows:
         # What no row has a value for would only make the others narrower.
         filled = {column.key for column in columns if any(row.get(column.key) is not None for row in rows)}
-        columns = [column for column in columns if column.key in {*filled, declared.bars}] or columns[:1]
+        columns = [column for column in columns if column.key in filled] or columns[:1]
     keys = [column.key for column in columns]
     for number, row in enumerate(rows):
         for column in columns:
             if row.get(column.key) is not None:
                 where = f"{declared.select}/{number}/{column.key}"
                 row[column.key] = _value(VALUES[column.format], row[column.key], where)
-        for key in filter(None, (declared.bars, declared.spread)):
-            row[key] = _value(AMOUNT, row.get(key) or 0, f"{declared.select}/{number}/{key}")
     of_items = _is_of_items(declared)
     if of_items:
         # Of many rows only the first are shown.
         rows.sort(key=lambda row: not _is_failed(row))
     digits = {key: decimals(row.get(key) for row in rows) for key in keys}
-    lengths = [(row.get(declared.bars, 0.0), row.get(declared.spread, 0.0)) for row in rows]
-    longest = max((length + spread for length, spread in lengths), default=0) or 1
     return ShownTable(
         name=declared.name,
         title=declared.title,
@@ -392,17 +371,12 @@ def _table(declared: Table, content: Any) -> ShownTable:
                 ),
                 right=_right(row, declared.compare),
                 failed=of_items and _is_failed(row),
-                length=length / longest,
-                spread=spread / longest,
-                spread_text=format_value(spread, "number", digits[declared.bars]) if declared.spread else "",
             )
-            for row, (length, spread) in zip(rows, lengths, strict=True)
+            for row in rows
         ),
         path=declared.path,
         compared=keys.index(declared.compare[0]) if declared.compare and declared.compare[0] in keys else None,
-        bars=keys.index(declared.bars) if declared.bars else None,
         of_items=of_items,
-        caveat=declared.caveat if any(row.get(declared.caveat_when) is True for row in rows) else "",
     )
 
 
@@ -419,7 +393,7 @@ def _curves(declared: Curves, content: Any) -> ShownCurves:
     points: list[dict[str, float]] = []
     for number, entry in enumerate(_objects(declared, content)):
         drawn = [f"{prefix}{key}" for key in declared.curves for prefix in ("", "val_")]
-        keys = [*drawn, declared.marks] if drawn else list(entry)
+        keys = drawn or list(entry)
         points.append(
             {
                 key: _value(VALUES["number"], entry[key], f"{declared.select}/{number}/{key}")

@@ -402,26 +402,18 @@ def ending(record: ServiceRecord) -> str:
 def result_table(shown_table: ShownTable) -> Table:
     """The first `SHOWN_ROWS` rows of a table; a row that is wrong is red and marked."""
     table = _titled_table(shown_table.heading)
-    for index, (heading, numeric) in enumerate(zip(shown_table.headings, shown_table.numeric, strict=True)):
+    for heading, numeric in zip(shown_table.headings, shown_table.numeric, strict=True):
         table.add_column(Text(printable(heading)), justify="right" if numeric else "left")
-        if index == shown_table.bars:
-            table.add_column("±" if any(row.spread_text for row in shown_table.rows) else "")
-            table.add_column("", no_wrap=True, overflow="crop")
     if shown_table.known > shown_table.right:
         table.add_column("")
     for row in shown_table.rows[:SHOWN_ROWS]:
         cells = [Text(printable(cell)) for cell in row.cells]
-        if shown_table.bars is not None:
-            bar = "━" * max(round(BAR * row.length), 1)
-            cells[shown_table.bars + 1 : shown_table.bars + 1] = [Text(row.spread_text), Text(bar, "blue")]
         wrong = row.right is False
         table.add_row(*cells, *(["✗"] if wrong else []), style="red" if wrong or row.failed else "")
     return table
 
 
 SHOWN_ROWS = 20
-BAR = 20
-"""Columns of the longest bar."""
 
 
 def _titled_table(title: str) -> Table:
@@ -497,8 +489,6 @@ def results(console: Console, collected: CollectedResults, comparisons: Sequence
         for source, number in numbers:
             of = f" of {source.job}" if titles[number.title] > 1 else ""
             console.print(Text(printable(f"{number.title}{of}: {number.text}")), soft_wrap=True)
-        for remark in dict.fromkeys(number.remark for job in jobs for number in job.numbers if number.remark):
-            console.print(Text(printable(remark), "yellow"), soft_wrap=True)
         for comparison in (candidate for candidate in comparisons if candidate.pipeline == pipeline):
             console.print()
             console.print(comparison_table(comparison))
@@ -510,8 +500,6 @@ def results(console: Console, collected: CollectedResults, comparisons: Sequence
                 console.print(result_table(table))
                 if (more := len(table.rows) - SHOWN_ROWS) > 0:
                     console.print(Text(f"… and {more} more in {kept(shown_job.job, table.path)}", "dim"))
-                if table.caveat:
-                    console.print(Text(printable(table.caveat), "yellow"), soft_wrap=True)
             for page in shown_job.pages:
                 place = kept(shown_job.job, page.path)
                 console.print(Text(printable(f"{page.title}: in the report, and {place}")), soft_wrap=True)
