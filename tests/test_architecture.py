@@ -346,13 +346,3 @@ def test_nobody_but_its_package_and_the_registry_names_a_cloud() -> None:
         and not ALLOWED.fullmatch(word)
     ]
     assert naming == []
-
-
-def test_modules_stay_small() -> None:
-    large = {
-        str(path.relative_to(ROOT)): count
-        for room in ("infra", "offline", "tools", "workloads", "benchmarks")
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 600
-    }
-    assert large == {}
