@@ -53,7 +53,8 @@ def pools(made: Draft) -> Mapping[str, Any]:
 
 
 def places(made: Draft) -> dict[str, str]:
-    steps = content(made)["slipway:pipelines"]["mnist"]["steps"]
+    ((_, section),) = content(made)["slipway:pipelines"].items()
+    steps = section["steps"]
     return {name: step["pool"] for name, step in steps.items()}
 
 
@@ -83,9 +84,17 @@ def test_a_stack_for_production_keeps_its_data(cloud: str) -> None:
     assert not settings(drafted(cloud, "non-prod")).protect
 
 
-@pytest.mark.parametrize(("cloud", "expected"), [("gcp", WITH_GPU), ("aws", WITH_GPU), ("existing", CPU_ONLY)])
-def test_without_a_wish_the_cloud_chooses(cloud: str, expected: dict[str, str]) -> None:
-    assert places(drafted(cloud)) == expected
+@pytest.mark.parametrize(("cloud", "expected"), [("gcp", "gpu"), ("aws", "gpu"), ("existing", "cpu")])
+def test_without_a_wish_the_cloud_chooses(cloud: str, expected: str, tmp_path: Path) -> None:
+    """Of a pipeline whose steps ask for GPUs, and of one whose steps do not."""
+    steps = {**DAYS["steps"], "report": {**DAYS["steps"]["report"], "resources": {"gpus": 1}}}
+    made = drafted(cloud, USES=str(written(tmp_path / "days", {**DAYS, "steps": steps})))
+    assert places(made) == {"prepare": "cpu", "days": "cpu", "report": expected}
+    placed = settings(made).pipelines["days"].steps.report
+    assert placed.asked_gpus == (expected == "gpu")
+    assert ("gpu" in pools(made)) is (expected == "gpu")
+    assert places(drafted(cloud)) == CPU_ONLY
+    assert "gpu" not in pools(drafted(cloud))
 
 
 @pytest.mark.parametrize("cloud", PLACES)

@@ -28,7 +28,7 @@ def a_cluster(tmp_path: Path, local: Plan, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(watch, "load_plan", lambda _: local)
     with serving(Cluster(), tmp_path / "kubeconfig") as cluster:
         cluster.logs["kubeconfig"] = str(tmp_path / "kubeconfig")
-        for step in local.steps[:2]:
+        for step in local.steps[:3]:
             made = job(step.job, condition("Complete"), step=f"{step.pipeline}.{step.step}")
             cluster.put(made, pod(made, phase="Succeeded", node="n1", state=ended(0)))
             cluster.logs[f"{step.job}-a"] = stamped(f"{step.name} did its work")
@@ -60,11 +60,13 @@ def train(cluster: Cluster, local: Plan, *, code: int | None = None, pods: int =
 def test_the_plan_is_what_the_program_declares(local: Plan) -> None:
     assert [step.name for step in local.steps] == [
         "store-gate-local",
+        "packages-mnist",
         "mnist-prepare",
         "mnist-train",
         "mnist-predict",
     ]
-    assert list(local.steps[2].after) == ["store-gate-local", "mnist-prepare"]
+    assert list(local.steps[2].after) == ["store-gate-local", "packages-mnist"]
+    assert list(local.steps[3].after) == ["store-gate-local", "mnist-prepare"]
     assert local.places[0].kubeconfig == "~/.kube/config"
     assert local.instance == "slipway.local"
 
@@ -148,7 +150,7 @@ def test_following_ends_with_the_step(cluster: Cluster, local: Plan, monkeypatch
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("nonsense", "'nonsense'; it has store-gate-local, mnist-prepare"),
+        ("nonsense", "'nonsense'; it has store-gate-local, packages-mnist, mnist-prepare"),
         ("predict", "not created: mnist-train comes before it"),
         ("", "make logs STACK=local STEP=train"),
     ],
@@ -161,7 +163,8 @@ def test_a_step_without_a_log_is_one_line(cluster: Cluster, local: Plan, step: s
 
 
 def test_a_log_that_is_gone_is_told_so(cluster: Cluster, local: Plan) -> None:
-    del cluster.logs[f"{local.steps[1].job}-a"]
+    (prepare,) = [step for step in local.steps if step.step == "prepare"]
+    del cluster.logs[f"{prepare.job}-a"]
     code, _, err = call(cluster, "logs", "--stack", "local", "--step", "prepare")
     assert code == 2
     assert "the cluster has no log of pod" in err

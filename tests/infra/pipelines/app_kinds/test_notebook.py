@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.program import declare
@@ -14,43 +15,22 @@ from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 
-PIPELINE = '''
-from pydantic import Field
-
-from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
-from slipway.infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
-from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings, declaration
-
-
-class Settings(PipelineSettings):
-    """Tries a notebook."""
-
-    train: StepSettings = Field(description="Where it trains.")
-    serving: AppSettings = Field(description="Where the model is served.")
-    notebook: NotebookSettings | None = Field(default=None, description="Where the notebook runs.")
-
-
-def steps(settings: Settings) -> list[StepDeclaration]:
-    return [StepDeclaration("train", "workloads.mnist.train", settings.train, ["--output", "{output}"])]
-
-
-def apps(settings: Settings) -> list[AppDeclaration]:
-    if settings.notebook is None:
-        return []
-    model = AppDeclaration("serving", "Model", settings.serving, 8501, ["serve"], image="i@sha256:" + "1" * 64)
-    own = declaration("notebook", settings.notebook, steps(settings), serving="serving")
-    return [model, own]
-
-
-PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
-'''
+PIPELINE: Mapping[str, Any] = {
+    "description": "Tries a notebook.",
+    "steps": {"train": {"run": ["python", "train.py", "--output", "{output}"]}},
+    "apps": {
+        "serving": {"kind": "program", "image": f"i@sha256:{'1' * 64}", "run": ["serve", "{port}"], "port": 8501},
+        "notebook": {"kind": "notebook", "serving": "serving"},
+    },
+}
 
 ON_CPU = {"pool": "cpu"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE), encoding="utf-8")
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
     return tmp_path
 
 
@@ -63,7 +43,9 @@ def run(folder: Path, notebook: Mapping[str, Any] | None, **more: Any) -> Record
             "here": {"cloud": "existing", "kubeconfig": "/nowhere", "pools": {"cpu": nodes, "gpu": gpu}},
         },
         "store": {"kind": "pvc", "access_mode": "ReadWriteMany", "storage_class": "shared"},
-        "pipelines": {"tried": {"uses": str(folder), "train": ON_CPU, "serving": ON_CPU, **section}},
+        "pipelines": {
+            "tried": {"uses": str(folder), "steps": {"train": ON_CPU}, "apps": {"serving": ON_CPU, **section}}
+        },
         **more,
     }
     emulators = [ExistingEmulator(load(values).request)]
@@ -122,7 +104,7 @@ def test_a_change_of_a_step_does_not_restart_it(folder: Path) -> None:
         for key in resource.inputs["data"]
     ]
     assert any("requirements.txt" in key for key in shipped)
-    assert not any("mnist" in key for key in shipped)
+    assert not any("train" in key for key in shipped)
 
 
 @pytest.mark.slow

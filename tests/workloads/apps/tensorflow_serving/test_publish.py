@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from slipway.workloads.apps.tensorflow_serving import publish, versions
+from slipway.workloads.runtime import store
 from slipway.workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, StepError
 from tests.workloads.steps import only_error, start
 
@@ -103,13 +104,20 @@ def test_what_is_published_last_answers_and_no_version_is_deleted(folder: Folder
     assert not [path for path in folder.versions.iterdir() if path.name.startswith(".")]
 
 
-def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
+@pytest.fixture
+def result(model: Path, tmp_path: Path) -> Path:
+    """The training as a step leaves it in the store, with its manifest."""
+    store.publish(model, tmp_path / "result", step="mnist.train", inputs={}, settings={}, summary={})
+    return tmp_path / "result"
+
+
+def test_takes_the_result_of_a_step(folder: Folder, result: Path, data: Path) -> None:
     report = folder.publish(
-        model,
+        result,
         *("--requests", data / "test.npz", "--input", "image=images", "--truth", "labels"),
     )
     version = versions.read_published(folder.versions)[1]
-    metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
+    metrics = json.loads((result / "metrics.json").read_text(encoding="utf-8"))
     assert version.facts["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=0.003)
     assert (report["version"], report["accuracy"]) == (1, version.facts["accuracy"])
 
@@ -138,11 +146,11 @@ def test_refuses_models_that_nothing_can_be_asked_of(folder: Folder, models: lis
     assert str(tmp_path / "empty") in refused(folder, tmp_path / "empty")
 
 
-def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], model: Path) -> None:
+def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], result: Path) -> None:
     folder.publish(models[0])
-    file = model / "saved_model" / "variables" / "variables.data-00000-of-00001"
+    file = result / "saved_model" / "variables" / "variables.data-00000-of-00001"
     file.write_bytes(file.read_bytes()[:-1])
-    assert "saved_model/variables/variables.data-00000-of-00001" in refused(folder, model)
+    assert "saved_model/variables/variables.data-00000-of-00001" in refused(folder, result)
 
 
 @pytest.mark.slow
