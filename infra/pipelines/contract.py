@@ -22,7 +22,6 @@ from slipway.infra.platform import Data, Priority, Resources
 from slipway.infra.schema.base import Duration, Float, Int, Memory, Model, PoolSettings, Size, refuse
 from slipway.infra.schema.cron import Cron, TimeZone
 from slipway.infra.schema.names import Image
-from slipway.infra.schema.paths import STORED
 from slipway.infra.schema.problems import Finding, Path, Problem
 from slipway.infra.schema.quantities import mebibytes
 from slipway.infra.schema.renamed import Removed
@@ -121,11 +120,8 @@ class StepSettings(PodSettings):
         """The pool on which it runs, or those of its places."""
         return [place.pool for place in self.places] if self.places else [self.pool]
 
-    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
-        if self.places is None:
-            yield from super()._on_pools()
-            return
-        for index, place in enumerate(self.places):
+    def _copies(self) -> Iterator[tuple[Path, Self]]:
+        for index, place in enumerate(self.places or ()):
             yield (PLACES, index), self.model_copy(update={PLACES: None, **place.changes})
 
 
@@ -459,11 +455,6 @@ def service_variables(name: str) -> tuple[str, str]:
 def literal(text: str) -> str:
     """``text`` as it has to stand in a step's arguments, where braces mean something."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def stored(setting: str) -> str:
-    """The argument for a setting that names a folder of the store, with or without ``store:`` before it."""
-    return f"{{store}}/{literal(setting.removeprefix(STORED))}"
 
 
 AnyPipeline = Pipeline[Any]

@@ -108,9 +108,9 @@ class MatrixStepSettings(StepSettings):
     )
     matrix: Axes = Field(default_factory=Axes, description="Makes a step of each combination of values.")
 
-    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
+    def _copies(self) -> Iterator[tuple[Path, Self]]:
         if self.matrix.pool is None:
-            yield from super()._on_pools()
+            yield from super()._copies()
             return
         rest = self.matrix.model_copy(update={POOL: None})
         for index, pool in enumerate(self.matrix.pool):

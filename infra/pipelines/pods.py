@@ -44,16 +44,21 @@ class PodSettings(Model):
             gpus=self.asked_gpus,
         )
 
-    @cached_property
+    @property
     def on_pools(self) -> Sequence[tuple[Path, Self]]:
         """The settings for each pool that they name, with the place of its name in them.
 
         That is these settings themselves, or copies where a step runs on several pools.
         """
-        return tuple(self._on_pools())
+        return self.copies or ((("pool",), self),)
 
-    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
-        yield ("pool",), self
+    @cached_property
+    def copies(self) -> Sequence[tuple[Path, Self]]:
+        """Those of `on_pools` that are copies. Settings that kept themselves could not be compared."""
+        return tuple(self._copies())
+
+    def _copies(self) -> Iterator[tuple[Path, Self]]:
+        yield from ()
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,6 @@ from pydantic import AfterValidator
 from slipway.infra.schema.base import refuse
 from slipway.infra.schema.problems import Finding
 
-STORED = "store:"
-"""What a setting begins with that names a folder of the store."""
-
 LONGEST_NAME, LONGEST_PATH = 255, 4096
 """Bytes of one name and of a whole path (``NAME_MAX`` and ``PATH_MAX`` of linux/limits.h, Linux 6.12)."""
 
@@ -100,22 +97,6 @@ def below_store(value: str) -> str:
 
 StorePath = Annotated[str, AfterValidator(below_store)]
 """A path below the store's root."""
-
-
-def folder(value: str) -> str:
-    """The rule of `Folder`."""
-    inside = value.removeprefix(STORED)
-    if why := below_problem(inside):
-        where = "the store's root" if inside != value else "this repository"
-        raise refuse(
-            f"not a folder below {where}: {why}",
-            "write a relative path such as `images`, or `store:uploads/images` for one in the store",
-        )
-    return value
-
-
-Folder = Annotated[str, AfterValidator(folder)]
-"""A folder of the repository, or with ``store:`` before it one of the store."""
 
 
 def _on_server(value: str) -> str:

@@ -56,7 +56,7 @@ def _places(path: Path) -> Iterator[Path]:
         yield "parameters", path[0], "default"
         return
     yield *path, "count"  # Of `nodes`.
-    for group in GROUPS:
+    for group in GROUPS if len(path) > 2 else ():
         yield *path[:2], group, *path[2:]
     yield path
 

@@ -14,6 +14,7 @@ import pulumi
 import pytest
 
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
+from slipway.infra.kubernetes.shipping.sizes import MOST_CODE
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
@@ -57,7 +58,8 @@ def test_it_returns_what_it_declared(preview: bool) -> None:
     recording = run(preview=preview)
     declared = recording.result
     assert set(declared.platforms) == set(declared.workspaces) == {"here"}
-    assert set(declared.jobs) == {"store-gate-here", "mnist-prepare", "mnist-train", "mnist-predict"}
+    steps = {"mnist-prepare", "mnist-train", "mnist-predict"}
+    assert set(declared.jobs) == {"store-gate-here", "packages-mnist", *steps}
     names = {resource.inputs["metadata"]["name"] for resource in recording.of("kubernetes:batch/v1:Job")}
     assert {job.run.job_name for job in declared.jobs.values()} == names
 
@@ -106,22 +108,23 @@ def test_an_unknown_key_is_refused() -> None:
         run(changed(clutsers={}))
 
 
-def wrong() -> dict[str, Any]:
+def wrong(uses: str = "mnist") -> dict[str, Any]:
     """A stack with something wrong in every place that is checked."""
     pipelines = json.loads(json.dumps(CONFIG["slipway:pipelines"]))
-    pipelines["mnist"]["predict"] = {"images": "no/such/folder"}
+    pipelines["mnist"]["uses"] = uses
     pipelines["mnist"]["steps"]["train"]["cpu"] = "many"
     return changed(pipelines=pipelines, unknown="x")
 
 
 @pytest.fixture
 def big(tmp_path: Path) -> Path:
-    """A copy of the repository's workloads in which training is too big to ship."""
-    root = tmp_path / "repository"
-    shutil.copytree(ROOT / "workloads", root / "workloads", ignore=shutil.ignore_patterns("__pycache__"))
-    with (root / "workloads/mnist/train.py").open("a", encoding="utf-8") as stream:
-        stream.write("#" * 2**20)
-    return root
+    """A copy of MNIST's folder in which training is too big to ship, and prediction lacks its program."""
+    folder = tmp_path / "mnist"
+    shutil.copytree(ROOT / "workloads/mnist", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "train.py").open("a", encoding="utf-8") as stream:
+        stream.write("#" * MOST_CODE)
+    (folder / "predict.py").unlink()
+    return folder
 
 
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_declared(big: Path) -> None:
@@ -130,17 +133,17 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_declared(big: Path) ->
 
     def program() -> None:
         try:
-            declare(big)
+            declare(ROOT)
         except SettingsError as error:
             keys.update(problem.key for problem in error.problems)
 
-    recording = record(program, wrong(), preview=True)
+    recording = record(program, wrong(str(big)), preview=True)
     declared = [resource.name for resource in recording.resources]
     assert {
         "slipway:unknown",
         "slipway:pipelines.mnist.steps.train.cpu",
-        "slipway:pipelines.mnist.steps.train",
-        "slipway:pipelines.mnist.predict.images",
+        f"{big}/pipeline.yaml: steps.train.run",
+        f"{big}/pipeline.yaml: steps.predict.run",
     } <= keys
     assert declared == []
 
@@ -186,7 +189,7 @@ def test_the_cli_starts_the_whole_program() -> None:
     def program() -> None:
         runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
 
-    assert len(record(program, CONFIG, preview=True).of("kubernetes:batch/v1:Job")) == 4
+    assert len(record(program, CONFIG, preview=True).of("kubernetes:batch/v1:Job")) == 5
 
 
 @pytest.mark.slow

@@ -109,7 +109,6 @@ KINDS: Mapping[Any, str] = {
         (suppressions.Day, "day"),
         (paths.StorePath, "path in the store"),
         (paths.LocalPath, "path on this machine"),
-        (paths.Folder, "path in the repository, or `store:<path>`"),
         (paths.ExportedPath, "absolute path"),
         (secret_values.SecretText, "encrypted text"),
         (kubernetes_names.ObjectName, "name of an object"),

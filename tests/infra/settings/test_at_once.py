@@ -57,7 +57,8 @@ ON_EXISTING: Mistakes = {
     f"{STEPS}.train.memory": ("9Gi", f"{STEPS}.train.memory"),
     f"{STEPS}.train.gpu": (1, f"{STEPS}.train.gpu"),
     "pipelines.mnist.epochs": (True, "pipelines.mnist.epochs"),
-    "pipelines.mnist.dataset": ({"name": "idx", "source": "/abs"}, "pipelines.mnist.dataset.source"),
+    "pipelines.mnist.dataset": ({"name": "idx", "source": "/abs"}, "pipelines.mnist.dataset"),
+    "pipelines.mnist.source": (7, "pipelines.mnist.source"),
 }
 SHARED: Mistakes = {
     "store.server": (GONE, "store.server"),

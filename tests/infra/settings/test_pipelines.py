@@ -20,12 +20,10 @@ MNIST = GCP["pipelines"]["mnist"]
 RENAME = "choose another name"
 
 
-def measuring(*runs: str) -> dict[str, Any]:
-    return {
-        "uses": "benchmark",
-        "runs": {name: {"pool": "train", "gpus": 1, "precisions": ["fp32"]} for name in runs},
-        "chart": {"pool": "cpu"},
-    }
+MEASURING = {
+    "uses": "resnet",
+    "steps": {"measure": {"gpus": 1, "matrix": {"pool": ["train"]}}, "chart": {"pool": "cpu"}},
+}
 
 
 def test_one_pipeline_runs_twice_under_names_of_ones_own() -> None:
@@ -35,16 +33,20 @@ def test_one_pipeline_runs_twice_under_names_of_ones_own() -> None:
 
 
 def test_a_section_that_says_nothing_is_none() -> None:
-    assert "benchmark" not in load(changed(GCP, {"pipelines.benchmark": None})).pipelines
+    assert "resnet" not in load(changed(GCP, {"pipelines.resnet": None})).pipelines
 
 
 @pytest.mark.parametrize(
     ("sections", "key", "names"),
     [
-        ({"a": measuring("b-c"), "a-b": measuring("c")}, "a-b", ["`a-b-c-fp32`", "`b-c-fp32`", "`a`"]),
-        ({"show": measuring("a")}, "show", []),
-        ({"gates": measuring("a")}, "gates", []),
-        ({"cuda": measuring("a")}, "cuda", ["the libraries of GPU steps"]),
+        (
+            {"a": MEASURING, "a-measure": {**MNIST, "uses": "mnist"}},
+            "a-measure",
+            ["`a-measure-train`", "`measure-train`", "`a`"],
+        ),
+        ({"show": MEASURING}, "show", []),
+        ({"gates": MEASURING}, "gates", []),
+        ({"cuda": MEASURING}, "cuda", ["the libraries of GPU steps"]),
     ],
 )
 def test_a_name_that_would_mean_two_things_is_refused(
@@ -111,7 +113,7 @@ def test_a_pattern_that_takes_too_long_is_refused(tmp_path: Path, pattern: str) 
 @pytest.mark.parametrize("name", [*OWN_NAMES, "T4", "t" * 41])
 def test_a_name_that_no_pipeline_can_have_is_refused(name: str) -> None:
     """Network policies select pods by the pipeline's name: `mover` and gates may connect to everything."""
-    problem = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
+    problem = the_problem(changed(GCP, {f"pipelines.{name}": MEASURING}))
     assert (problem.key, problem.value) == (f"slipway:pipelines.{name}", name)
 
 

@@ -41,8 +41,10 @@ SHAPES: list[Any] = [
     wrong("clusters.dev.network.pods_cidr", "fd00::/64", "IPv6", "IPv4"),
     wrong("clusters.dev.network.pods_cidr", "ten", "10.0.0.0/20"),
     wrong("clusters.dev.maintenance", {"recurrence": "FREQ=DAILY"}, "removed", "transformations.md"),
-    elsewhere({f"{MNIST}.dataset": {"name": "idx", "source": "/abs"}}, f"{MNIST}.dataset.source"),
-    elsewhere({f"{MNIST}.learning_rates": {"first": 0.1}}, f"{MNIST}.learning_rates.first"),
+    wrong(f"{MNIST}.dataset", {"name": "idx", "source": "store:x"}, "`idx`"),
+    wrong(f"{MNIST}.dataset", "idxx", "`idx`"),
+    wrong(f"{MNIST}.learning_rates", {0: 0.1}, "not text", "in quotes"),
+    wrong(f"{MNIST}.source", 7, "not text", "in quotes"),
 ]
 
 UNITS: list[Any] = [
@@ -80,9 +82,8 @@ UNITS: list[Any] = [
     wrong(f"{MNIST}.epochs", True),
     wrong(f"{MNIST}.min_accuracy", True),
     wrong(f"{TRAIN}.gpus", True),
-    elsewhere({f"{MNIST}.learning_rates": {0: True}}, f"{MNIST}.learning_rates.0"),
-    elsewhere({f"{MNIST}.learning_rates": {0: 0.1, "0": 0.2}}, f"{MNIST}.learning_rates.0"),
-    elsewhere({f"{MNIST}.learning_rates": {0: 0.1, "3": 0.1, "03": 0.2}}, f"{MNIST}.learning_rates.03", "`3`"),
+    wrong(f"{MNIST}.learning_rates", True),
+    wrong(f"{MNIST}.batch_size", True),
 ]
 
 IMAGE = f"{STEPS}.train.image"
@@ -99,23 +100,19 @@ IMAGES: list[Any] = [
 
 NUL = "\x00"
 PATHS: list[Any] = [
-    elsewhere({f"{MNIST}.dataset": {"name": "idx", "source": source}}, f"{MNIST}.dataset.source", reason)
-    for source, reason in (
+    elsewhere({"store": {"kind": "existing-gcs", "bucket": "team-data", "folder": folder}}, "store.folder", reason)
+    for folder, reason in (
         ("a/../b", "other folders"),
         ("./a", "other folders"),
         ("a//b", "empty"),
+        ("/a", "absolute"),
         ("~/mnist", "home directory"),
         ("a" * 256, "longer than 255"),
         ("a/" * 2100, "longer than 4096"),
     )
 ] + [
-    elsewhere({f"{MNIST}.dataset": {"name": "idx", "source": f"a{NUL}b"}}, f"{MNIST}.dataset.source", "U+0000"),
-    wrong(f"{MNIST}.predict.images", f"im{NUL}ages", "U+0000"),
-    wrong(f"{MNIST}.predict.images", "store:"),
-    wrong(f"{MNIST}.predict.images", "store:/etc"),
-    wrong(f"{MNIST}.predict.images", "store:a/../../b"),
-    wrong(f"{MNIST}.predict.images", "~/digits"),
-    wrong(f"{MNIST}.predict.images", "a/../../b"),
+    wrong(f"{MNIST}.source", f"a{NUL}b", "U+0000"),
+    wrong(f"{MNIST}.images", f"im{NUL}ages", "U+0000"),
     elsewhere({f"{TRAIN}.labels": {"role": "a\u200bb"}}, f"{TRAIN}.labels.role", "U+200B"),
     elsewhere({f"{TRAIN}.zones": ["us-central1-a\x1b[2J"]}, f"{TRAIN}.zones[0]", "U+001B"),
 ]
@@ -206,26 +203,10 @@ RUNS: list[Any] = [
     elsewhere(
         {f"{TRAIN}.gpu_sharing": {"clients": 4}, f"{STEPS}.train.gpus": 2}, f"{STEPS}.train.gpus", "`gpus: 1`"
     ),
-    elsewhere({f"{MNIST}.dataset": {"name": "idx"}}, f"{MNIST}.dataset.source", "uploads/mnist"),
-    elsewhere({f"{MNIST}.dataset": {"name": "images"}}, f"{MNIST}.dataset.source", "store:uploads"),
-    elsewhere(
-        {f"{MNIST}.dataset": {"name": "images", "source": "~/digits"}},
-        f"{MNIST}.dataset.source",
-        "store:uploads/images",
-    ),
-    elsewhere(
-        {f"{MNIST}.dataset": {"name": "images", "source": "store:/digits"}},
-        f"{MNIST}.dataset.source",
-        "store:uploads/images",
-    ),
-    elsewhere({f"{MNIST}.dataset": {"name": "digits", "source": "x"}}, f"{MNIST}.dataset.source", "`name: idx`"),
-    wrong(f"{MNIST}.learning_rates", {3: 0.1}, "0: 0.001"),
-    elsewhere({f"{MNIST}.learning_rates": {0: 0.1, -1: 0.1}}, f"{MNIST}.learning_rates.-1", "from 0", "0 or more"),
-    elsewhere({f"{MNIST}.learning_rates": {0: 0}}, f"{MNIST}.learning_rates.0", "0.001"),
-    elsewhere({f"{MNIST}.learning_rates": {0: float("nan")}}, f"{MNIST}.learning_rates.0", "0.001"),
-    wrong(f"{MNIST}.predict.images", "/etc", "store:"),
-    wrong(f"{MNIST}.predict.images", "store:../x"),
+    wrong(f"{MNIST}.batch_size", 0, "below 1", "1 or more"),
+    wrong(f"{MNIST}.augment", 101, "above 100", "100 or less"),
     wrong(f"{MNIST}.min_accuracy", 90, "above 1", "1"),
+    wrong(f"{MNIST}.min_accuracy", float("nan")),
     wrong(f"{MNIST}.seed", 2**31, "above 2147483647", "2147483647 or less"),
 ]
 

@@ -29,7 +29,7 @@ def test_connections_are_logged_by_a_role_that_can_do_nothing_else() -> None:
     flows = recording.one(FLOWS)
     group = recording.one(GROUP, "dev-flow-logs")
     assert flows.inputs["trafficType"] == "ALL"
-    assert group.inputs["retentionInDays"] == 90
+    assert group.inputs["retentionInDays"] == 30
     assert f"log-group:{group.inputs['name']}" in flows.inputs["logDestination"]
     trust = json.loads(recording.one(ROLE, "dev-flow-logs").inputs["assumeRolePolicy"])
     assert trust["Statement"][0]["Condition"]["StringEquals"] == {"aws:SourceAccount": ACCOUNT}
@@ -57,7 +57,7 @@ def test_accesses_are_logged_to_a_private_bucket_that_only_s3_writes_to_for_this
     assert denied["Effect"] == "Deny"
     assert recording.one(BLOCK, "store-logs").inputs["restrictPublicBuckets"] is True
     (rule,) = recording.one(LIFECYCLE, "store-logs").inputs["rules"]
-    assert rule["expiration"] == {"days": 60}
+    assert rule["expiration"] == {"days": 30}
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from slipway.offline.evaluated.model import Finding
 from tests.support.previewing import findings, previewed
 
 DEV = "aws-dev"
-FEW = {"pipelines.benchmark": None}
-"""Without its benchmark, aws-dev is evaluated in half the time."""
+FEW = {"pipelines.resnet": None}
+"""Without its measurements, aws-dev is evaluated in half the time."""
 POOLS = "clusters.dev.pools"
 SCALE_DOWN = "clusters.dev.scale_down_unneeded_time"
 OPS, OTHERS = "arn:aws:iam::111111111111:role/ops", "arn:aws:iam::222222222222:role/ops"
@@ -97,7 +97,7 @@ def test_another_principal_of_what_is_there_is_named(
     assert who not in let_in(before, after)
 
 
-NOTEBOOK = {"pipelines.mnist.apps": {"notebook": {"pool": "cpu"}}}
+NOTEBOOK = {"pipelines.mnist.apps": {"serving": {"pool": "cpu"}, "notebook": {"pool": "cpu"}}}
 
 
 def test_the_volume_of_a_pool_whose_zones_change_is_left_behind() -> None:

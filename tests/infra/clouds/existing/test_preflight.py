@@ -1,5 +1,6 @@
 """Pools and the store against the nodes and the claim that a cluster has: refused before anything is declared."""
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from slipway.infra.program import declare
 from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
+from tests.support.checkout import ROOT
 from tests.support.recording import record
 from tests.support.servers.api_server import serving
 from tests.support.stack_values import EXISTING, changed
@@ -107,14 +109,16 @@ def test_nodes_as_described_give_no_problem(kubeconfig: Path, warnings: list[str
 @pytest.mark.slow
 @pytest.mark.parametrize("preview", [True, False])
 def test_a_wrong_selector_is_refused_with_all_other_problems_before_anything_is_declared(
-    kubeconfig: Path, preview: bool
+    kubeconfig: Path, tmp_path: Path, preview: bool
 ) -> None:
-    wrong = values(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}, "pipelines.mnist.predict.images": "nowhere"})
+    folder = tmp_path / "mnist"
+    shutil.copytree(ROOT / "workloads/mnist", folder, ignore=shutil.ignore_patterns("__pycache__", "predict.py"))
+    wrong = values(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}, "pipelines.mnist.uses": str(folder)})
     config = {f"slipway:{key}": value for key, value in wrong.items()}
     with serving(kubeconfig, [node(labels={"pool": "batch"})]), pytest.raises(SettingsError) as raised:
         record(declare, config, preview=preview)
     keys = {problem.key for problem in raised.value.problems}
-    assert keys == {f"slipway:{CPU}.selector", "slipway:pipelines.mnist.predict.images"}
+    assert keys == {f"slipway:{CPU}.selector", f"{folder}/pipeline.yaml: steps.predict.run"}
     assert "`pool=batch`" in str(raised.value)
 
 

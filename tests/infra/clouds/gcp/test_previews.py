@@ -12,8 +12,8 @@ from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"
 NETWORKS = {"office": "203.0.113.0/24"}
-FEW = {"pipelines.benchmark": None}
-"""Without its benchmark, gcp-dev is evaluated in half the time."""
+FEW = {"pipelines.resnet": None}
+"""Without its measurements, gcp-dev is evaluated in half the time."""
 DELAY = {"clusters.dev.pools.train.consolidation_delay": "1m"}
 
 
@@ -232,6 +232,6 @@ def test_a_pool_gets_a_compute_class_in_place_and_its_idle_nodes_go_when_that_sa
         item.resource.name: item.operation for item in compare_resources(before, after) if item.operation
     }
     assert (operations.pop("dev-train"), operations.pop("dev-train-compute-class")) == ("update", "create")
-    assert set(operations) == {"mnist-train", "benchmark-t4-fp16", "benchmark-t4-fp32"}
+    assert set(operations) == {"mnist-train", "resnet-measure-train"}
     said = {finding.policy for finding in findings(DEV, DELAY)}
     assert not said & {"ends-running-pods", "pod-has-no-pool"}, said

@@ -49,7 +49,8 @@ def test_a_limit_changes_no_run_and_another_one_no_pod() -> None:
     (cluster,) = {resource.name for resource in few.resources.values() if resource.name.endswith("-limits")}
     told = content(more, cluster.removesuffix("-limits"))
     assert (told["stack"], told["run"], told["month"]) == ("gcp-dev", 2, 9)
-    runs = {job.metadata["annotations"][RUN_ANNOTATION] for name, job in jobs(more).items() if "mnist" in name}
+    steps = [job for name, job in jobs(more).items() if name.startswith("mnist-")]
+    runs = {job.metadata["annotations"][RUN_ANNOTATION] for job in steps}
     assert runs <= {*told["runs"]}
     assert told["prices"]["mnist.train"]["train"]["dollars"] > 0
     spec = jobs(few)["mnist-prepare"].properties["spec"]["template"]["spec"]

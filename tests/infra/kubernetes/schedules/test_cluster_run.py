@@ -157,7 +157,7 @@ def test_a_run_by_the_clock_comes_after_the_one_of_the_update(in_cluster: Record
     assert words[words.index("--behind") + 1] == "cluster-run"
     needs = {words[index + 1] for index, word in enumerate(words) if word == "--needs"}
     names = {job.step: job.name for job in listed(in_cluster)}
-    assert needs == {names["store-gate-here"]}
+    assert needs == {names["store-gate-here"], names["packages-mnist"]}
     # Its Jobs are those of any schedule: created by it, and not suspended.
     planned = json.loads(recording.one(CONFIG_MAP, "mnist-schedule-jobs").inputs["data"]["jobs.json"])
     assert all("suspend" not in job["manifest"]["spec"] for job in planned)
@@ -183,11 +183,8 @@ def test_steps_on_several_clusters_are_refused() -> None:
 
 def test_a_pipeline_that_comes_after_one_that_nobody_waits_for_is_refused() -> None:
     first = next(iter(GCP["pipelines"]["mnist"]["steps"].values()))["pool"]
-    benchmark = {
-        "runs": {"one": {"pool": "train", "gpus": 1, "precisions": ["fp32"]}},
-        "chart": {"pool": first},
-    }
-    refusals = problems(changed(GCP, {"pipelines.benchmark": benchmark, "pipelines.mnist.runs": "cluster"}))
-    refusal = next(problem for problem in refusals if problem.key == "slipway:pipelines.benchmark.runs")
+    resnet = {"steps": {"measure": {"gpus": 1, "matrix": {"pool": ["train"]}}, "chart": {"pool": first}}}
+    refusals = problems(changed(GCP, {"pipelines.resnet": resnet, "pipelines.mnist.runs": "cluster"}))
+    refusal = next(problem for problem in refusals if problem.key == "slipway:pipelines.resnet.runs")
     assert "mnist" in refusal.reason
     assert "`runs: up`" in refusal.fix
