@@ -236,7 +236,7 @@ def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evalua
         assert len(lines) <= 64
         for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "gcp-team", "local", "onprem", "openshift"):
             assert name in text
-        told = [line for line in lines if "workloads/mnist/train.py changed" in line]
+        told = [line for line in lines if "train.py changed" in line]
         assert len(told) == 2, "once for those with a model server, once for all others"
         assert "No findings" in text, "it restarts no app"
         assert "Their cost, at their time limits" in text

@@ -282,11 +282,11 @@ def test_the_cheapest_stack_costs_what_a_manual_sum_says() -> None:
     assert found.most_hourly == pytest.approx(
         idle + (e2_standard_4 + boot_disk) + spot_t4_node + spot_h100_node + 3 * nat
     )
-    # Each GPU has three Jobs of 4 h in a row; the CPU node has the store's gate, two preparations and a chart.
+    # Each GPU has two Jobs of 4 h in a row. A second CPU node has one of three packages and the preparation.
     assert found.run is not None
-    added = (12 + 1 / 6) * (spot_t4_node + spot_h100_node)
+    added = (8 + 1 / 6) * (spot_t4_node + spot_h100_node) + (3 + 1 / 6) * (e2_standard_4 + boot_disk)
     assert found.run.dollars == found.run.most == pytest.approx(added + found.run.paid_anyway)
-    assert found.run.paid_anyway == pytest.approx((0.5 + 2 + 2) * (e2_standard_4 + boot_disk))
+    assert found.run.paid_anyway == pytest.approx((0.5 + 1 + 1 + 2) * (e2_standard_4 + boot_disk))
     assert found.unknown == []
 
 

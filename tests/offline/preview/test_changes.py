@@ -16,7 +16,7 @@ from tests.support.previewing import previewed
 
 pytestmark = pytest.mark.slow
 
-STEPS_ON_T4 = {"mnist-train", "benchmark-t4-fp32", "benchmark-t4-fp16"}
+STEPS_ON_T4 = {"mnist-train", "resnet-measure-train"}
 
 TRAIN = "clusters.dev.pools.train"
 TAINTS = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
@@ -86,7 +86,7 @@ def test_a_workload_file_runs_its_step_and_those_after_it(tmp_path: Path) -> Non
     found = compare(base(), previewed("gcp-dev", root=tmp_path))
     assert touched(found) == {}
     assert ran(found) == {
-        "mnist-train": (Outcome.RUNS, "workloads/mnist/train.py changed"),
+        "mnist-train": (Outcome.RUNS, "train.py changed"),
         "mnist-predict": (Outcome.RUNS, "its input mnist-train runs again"),
     }
     assert {run.name: (run.pool, run.accelerator) for run in found.runs} == {
@@ -98,7 +98,7 @@ def test_a_workload_file_runs_its_step_and_those_after_it(tmp_path: Path) -> Non
         (each.path, each.before, each.after) for each in shipped.properties if each.path.startswith("data")
     )
     lines = len((ROOT / "workloads" / "mnist" / "train.py").read_text(encoding="utf-8").splitlines())
-    assert path == 'data["workloads/mnist/train.py"]'
+    assert path == 'data["code/train.py"]'
     assert (before, after) == (f"{lines} lines", f"{lines + 1} lines (+1 \N{MINUS SIGN}0)")
 
 
@@ -188,7 +188,10 @@ def test_more_memory_re_creates_a_job_that_finds_its_result() -> None:
 def test_renaming_a_pool_creates_a_new_one() -> None:
     settings = base().configuration["slipway:clusters"]["dev"]["pools"]
     pools = {{"train": "t4"}.get(name, name): each for name, each in settings.items()}
-    steps = {"pipelines.mnist.steps.train.pool": "t4", "pipelines.benchmark.runs.t4.pool": "t4"}
+    steps = {
+        "pipelines.mnist.steps.train.pool": "t4",
+        "pipelines.resnet.steps.measure.matrix": {"pool": ["t4", "predict"]},
+    }
     found = change({"clusters.dev.pools": pools, **steps})
     assert touched(found) == {"dev-t4": (Operation.CREATE, []), "dev-train": (Operation.DELETE, [])}
     assert ran(found)["mnist-train"] == (Outcome.RESUMES, "its node selector changed")

@@ -31,8 +31,8 @@ def with_changes(folder: Path, change: Callable[[dict[str, Any]], object]) -> li
     def change_all(config: dict[str, Any]) -> None:
         pipelines = config["slipway:pipelines"]
         pipelines["mnist"]["epochs"] = 2
-        for name, precision in (("t4", "fp32"), ("h100", "fp16")):
-            pipelines["benchmark"]["runs"][name].update(precisions=[precision], warm_up=1, batches=2)
+        pipelines["resnet"].update(precisions="fp32", warm_up=1, batches=2)
+        pipelines["resnet"]["steps"]["measure"]["matrix"]["pool"] = ["predict"]
         change(pipelines)
 
     return ["--config-file", str(stack_file(folder / "changed.yaml", "gcp-dev", change_all))]
@@ -59,7 +59,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Rehearsed:
     """That of gcp-dev, which was asked for the benchmark of one GPU, too."""
     parent = tmp_path_factory.mktemp("gcp-dev")
     folder = parent / "out"
-    settings = with_changes(parent, lambda pipelines: pipelines["benchmark"]["runs"].pop("t4"))
+    settings = with_changes(parent, lambda _: None)
     done = rehearse("gcp-dev", folder, "--benchmark", *settings)
     assert done.returncode == 0, done.stdout + done.stderr
     exported = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
@@ -83,19 +83,19 @@ def test_ten_digits_are_predicted(rehearsed: Rehearsed) -> None:
 
 def test_a_benchmark_that_is_asked_for_measures_after_the_predictions(rehearsed: Rehearsed) -> None:
     folder, output, outputs, _ = rehearsed
-    assert_measured(outputs["benchmark"]["images_per_second"])
-    shown = output.split("ResNet-50 training throughput", 1)[1]
-    assert re.search(r"nvidia-h100-80gb +1 +1 +fp16 +no +synthetic +[\d.]+ +[\d.]+ +━+ +h100-fp16", shown)
-    assert "these figures say nothing about the GPUs" in shown
-    assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp16: running")
-    (chart,) = folder.glob("store/benchmark/chart/*/throughput.png")
+    assert_measured_on_a_cpu(*outputs["resnet"]["measurements"])
+    _, shown, charted = output.split("ResNet-50 training throughput")
+    assert re.match(r" \(pool predict \(nvidia-h100-80gb\)\)\n.*\nCPU, with small steps +0 +fp32 +[\d.]+ ", shown)
+    assert re.search(r"CPU, with small steps +1 +0 +fp32 +[\d.]+ +[\d.]+ +[\d.]+", charted)
+    assert output.index("mnist-predict: succeeded") < output.index("resnet-measure-predict: running")
+    (chart,) = folder.glob("store/resnet/chart/*/throughput.png")
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
-def assert_measured(output: str) -> None:
-    speed, remark = output.split(" ", 1)
-    assert float(speed) > 0
-    assert "say nothing about a GPU" in remark
+def assert_measured_on_a_cpu(row: dict[str, Any]) -> None:
+    """The row has a speed and says that it is none of a GPU."""
+    assert row["images_per_second"] > 0
+    assert (row["device"], row["gpus"], row["precision"]) == ("CPU, with small steps", 0, "fp32")
 
 
 def test_the_gpu_steps_ran_on_their_pools(rehearsed: Rehearsed) -> None:
@@ -112,8 +112,8 @@ def test_a_second_run_runs_no_job_and_leaves_out_a_benchmark_that_it_is_not_aske
 ) -> None:
     done = rehearse("gcp-dev", rehearsed.folder, *rehearsed.settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"left out: benchmark[^;]*;[^;]*BENCHMARK=1", done.stdout)
-    assert not any(name.startswith("benchmark") for name in table(done.stdout))
+    assert re.search(r"left out: resnet[^;]*;[^;]*BENCHMARK=1", done.stdout)
+    assert not any(name.startswith("resnet") for name in table(done.stdout))
     assert "mnist-predict" in table(done.stdout)
     assert set(table(done.stdout).values()) == {"unchanged"}
     assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
@@ -124,17 +124,20 @@ def test_a_second_run_runs_no_job_and_leaves_out_a_benchmark_that_it_is_not_aske
 def test_a_benchmark_on_one_more_gpu_runs_there_alone_and_is_shown_with_the_first(
     rehearsed: Rehearsed, tmp_path: Path
 ) -> None:
-    (first,) = rehearsed.folder.glob("store/benchmark/h100-fp16/*/result.json")
+    (first,) = rehearsed.folder.glob("store/resnet/measure-predict/*/results.json")
     measured = first.read_bytes()
-    both = with_changes(tmp_path, lambda _: None)
+    both = with_changes(
+        tmp_path, lambda pipelines: pipelines["resnet"]["steps"]["measure"]["matrix"]["pool"].insert(0, "train")
+    )
     done = rehearse("gcp-dev", rehearsed.folder, "--benchmark", *both)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert table(done.stdout)["benchmark-t4-fp32"] == "succeeded"
+    assert table(done.stdout)["resnet-measure-train"] == "succeeded"
     assert first.read_bytes() == measured
     outputs = json.loads((rehearsed.folder / "outputs.json").read_text(encoding="utf-8"))
-    assert set(outputs["benchmark"]["images_per_second"]) == {"t4-fp32", "h100-fp16"}
-    for output in outputs["benchmark"]["images_per_second"].values():
-        assert_measured(output)
+    rows = outputs["resnet"]["throughput"]
+    assert set(rows) == {"measure-train", "measure-predict"}
+    for (row,) in rows.values():
+        assert_measured_on_a_cpu(row)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ EPOCH = re.compile(
     r"learning rate \S+ - [\d,]+ images/s"
 )
 RATES = [1e-3] * 3 + [1e-4] * 4 + [1e-5] * 5
-FAILED = 1
+FAILED, REFUSED = 1, 3
 
 
 def metrics(folder: Path) -> dict:
@@ -138,13 +138,13 @@ def test_it_writes_checkpoints_where_they_are_copied_from_and_takes_no_other_tra
 
 def test_a_model_that_reads_too_little_or_diverges_is_none(data: Path, tmp_path: Path) -> None:
     arguments = ("--data", data, "--output", tmp_path / "model", "--epochs", 1)
-    first = run("mnist.train", *arguments, "--min-accuracy", 0.999, code=FAILED, loaded=True)
-    again = run("mnist.train", *arguments, "--min-accuracy", 0.999, code=FAILED, loaded=True)
+    first = run("mnist.train", *arguments, "--min-accuracy", 0.999, code=REFUSED, loaded=True)
+    again = run("mnist.train", *arguments, "--min-accuracy", 0.999, code=REFUSED, loaded=True)
     assert "0.999 is asked for" in first.splitlines()[-1]
     assert "Epoch 1/1 " not in again, "what was trained is not trained again"
     assert not (tmp_path / "model" / "saved_model").exists()
     diverged = ("--data", data, "--output", tmp_path / "other", "--epochs", 2, "--learning-rates", "0:1")
-    run("mnist.train", *diverged, code=FAILED, loaded=True)
+    run("mnist.train", *diverged, code=REFUSED, loaded=True)
     assert not (tmp_path / "other" / "saved_model").exists()
 
 

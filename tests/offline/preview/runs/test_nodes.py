@@ -21,7 +21,6 @@ from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
 
-MODULE = {"module": "workloads.digits.train", "command": None, "arguments": ["--out", "{output}"]}
 GPU = {"pool": "gpu", "resources": Resources(cpu=1000, memory=2048, ephemeral_storage=512, gpus=1)}
 
 
@@ -57,7 +56,7 @@ def compared(before: list[Resource], after: list[Resource]) -> JobRun | None:
     return runs(before, after).get("digits-train")
 
 
-@pytest.mark.parametrize("kind", [{}, MODULE, GPU, {**MODULE, **GPU}], ids=["command", "module", "gpu", "both"])
+@pytest.mark.parametrize("kind", [{}, GPU], ids=["cpu", "gpu"])
 def test_another_number_of_nodes_is_another_result_and_the_only_reason(root: Path, kind: dict[str, Any]) -> None:
     counts = [None, Nodes(2), Nodes(4)]
     declared = [jobs(root, nodes, **kind) for nodes in counts]

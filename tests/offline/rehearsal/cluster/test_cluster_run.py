@@ -10,7 +10,6 @@ from slipway.infra.clouds.registry import emulators
 from slipway.infra.program import declare
 from slipway.infra.settings.loading import load
 from slipway.offline.rehearsal.cluster.cluster_objects import ApiServer, Namespace, Objects, Token
-from slipway.offline.rehearsal.cluster.scheduler import Scheduler
 from slipway.workloads.runtime.exits import StepError
 from slipway.workloads.schedule import release
 from tests.support.checkout import ROOT
@@ -32,7 +31,7 @@ def api(recording: Recording, cluster: str = "here") -> ApiServer:
     objects = Objects()
     for resource in recording.resources:
         objects.add(resource)
-    return ApiServer(Scheduler(most=1), Namespace(objects, cluster, "slipway"))
+    return ApiServer(Namespace(objects, cluster, "slipway"))
 
 
 def run(server: ApiServer, account: str, folder: Path, *more: str) -> int:
