@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="what train.py wrote")
     parser.add_argument("--images", default="", help="a folder, which is searched with all below it")
     parser.add_argument("--held-out", type=Path, help="the folder that is read without --images")
-    parser.add_argument("--store", type=Path, default=Path(), help="where folders are that begin with `store:`")
+    parser.add_argument("--store", type=Path, default=os.environ.get("STORE", "."), help="where `store:` begins")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     if not options.images and not options.held_out:

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import json
 import math
+import os
 import struct
 import zlib
 from collections import Counter
@@ -43,8 +44,6 @@ def load_digits(seed: int) -> tuple[Split, Split]:
 
 def load_mnist() -> tuple[Split, Split]:
     """MNIST as keras.datasets has it, which checks what it downloads by its SHA-256."""
-    import os
-
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from keras.datasets import mnist
 
@@ -192,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", choices=("digits", "mnist", "idx", "images"), default="digits")
     parser.add_argument("--source", default="", help="the folder of `idx` and `images`")
-    parser.add_argument("--store", type=Path, default=Path(), help="where folders are that begin with `store:`")
+    parser.add_argument("--store", type=Path, default=os.environ.get("STORE", "."), help="where `store:` begins")
     parser.add_argument("--seed", type=int, default=0, help="decides the test split of sources that have none")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
