@@ -281,10 +281,10 @@ def test_in_order_a_worker_that_was_killed_is_followed_from_its_checkpoint(queue
     queued.data({"day-1": "ok", "day-2": "wait", "day-3": "ok"})
     flags = ("--mode", "ordered", "--lease", 1)
     killed = queued.start(*flags, words=ORDERED)
-    queued.pid("day-2")
+    program = queued.pid("day-2")
     wait_until(lambda: list(queued.output.glob("day-2/1-*/steps")))
     killed.kill()
-    killed.wait()
+    wait_until(lambda: not alive(program))  # its guard ends it
     queued.go("day-2")
     queued.run(*flags, words=ORDERED)
     rows = queued.rows
