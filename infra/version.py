@@ -41,13 +41,13 @@ def checkout_version(root: Path) -> str:
     `.dirty` behind it where files differ from the commit. Where no tag can be had (a shallow clone, one without
     tags, no git), the newest release in the changelog stands for it: `0.2.1.dev0+g<commit>`, or `+unknown`.
     """
-    commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else ""
+    commit = git(root, "rev-parse", "HEAD") if (root / ".git").exists() else ""
     if not commit:
         return f"{_following(newest_release(root))}.dev0+unknown"
-    dirty = ".dirty" if _git(root, "status", "--porcelain") else ""
+    dirty = ".dirty" if git(root, "status", "--porcelain") else ""
     local = f"g{commit[:COMMIT_LENGTH]}{dirty}"
     words = ("describe", "--tags", "--long", "--match=v[0-9]*", "--exclude=v*[!0-9.]*")
-    described = DESCRIBED.fullmatch(_git(root, *words))
+    described = DESCRIBED.fullmatch(git(root, *words))
     if described is None:
         return f"{_following(newest_release(root))}.dev0+{local}"
     release, distance = described[1], int(described[2])
@@ -69,7 +69,7 @@ def _following(release: str) -> str:
     return f"{major}.{minor}.{int(patch) + 1}"
 
 
-def _git(root: Path, *words: str) -> str:
+def git(root: Path, *words: str) -> str:
     """What git prints, or nothing where it fails or is not installed."""
     environment = {key: value for key, value in os.environ.items() if key not in GIT_OVERRIDES}
     command = ["git", "--no-optional-locks", "-C", str(root), *words]

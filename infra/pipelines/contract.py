@@ -229,11 +229,6 @@ class Section(Generic[S]):
         """The place of a key of the section, for a `Finding`."""
         return (*self.at, *parts)
 
-    def pool_keys(self, pool: str, resource: str) -> tuple[Path, ...]:
-        """The places that decide how much of ``resource``, a field of `Resources`, a node of ``pool`` has."""
-        at, settings = self.pools[pool]
-        return tuple((*at, key) for key in settings.node_keys[resource])
-
 
 @dataclass(frozen=True)
 class Variant:

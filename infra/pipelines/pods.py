@@ -5,7 +5,7 @@ Then the same as a ``pipeline.yaml`` writes it of steps, services and apps alike
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Self, cast
@@ -148,15 +148,6 @@ def names(text: str) -> Iterator[str]:
 def single_brace(text: str) -> bool:
     """Whether ``text`` has a brace that is neither doubled nor one of a reference."""
     return any(part["single"] for part in _PART.finditer(text))
-
-
-def misfits(words: Iterable[str], known: Collection[str], everywhere: Collection[str]) -> Iterator[str]:
-    """What is wrong with references in ``words``, which may mean what is ``known``, or one of ``everywhere``."""
-    texts = list(words)
-    if any(map(single_brace, texts)):
-        yield "has a brace that belongs to no reference: write `{{` and `}}`"
-    for name in sorted({name for text in texts for name in names(text)} - {*known, *everywhere}):
-        yield f"refers to `{name}`, which is neither an input nor a folder, nor one of {listed(everywhere)}"
 
 
 def replace_references(text: str, value: Callable[[str], str | None]) -> str:

@@ -65,14 +65,6 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
 HOSTNAME = "kubernetes.io/hostname"
 """The label by which every node differs from all others."""
 
-NVIDIA_PLUGIN = "k8s-device-plugin"
-"""The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
-
-KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
-"""The host's folder in which device plugins register with the kubelet
-(kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins, November 2026)."""
-
-
 WAIT_FOR = "pulumi.com/waitFor"
 """The annotation that says what Pulumi waits for, in place of the end of a Job."""
 
@@ -209,13 +201,6 @@ class Workload:
     def placement_known(self, stack: Stack) -> bool:
         """Whether its requests and the pools of its cluster are known, so that `suitable_pools` has all."""
         return self.request is not None and bool(pools_of(stack, self.cluster))
-
-    @property
-    def is_device_plugin(self) -> bool:
-        """Whether it is NVIDIA's device plugin, which needs access to the host."""
-        named = any(NVIDIA_PLUGIN in str(container.get("image", "")) for container in self.containers)
-        paths = (mapping(volume.get("hostPath")).get("path") for volume in self.volumes)
-        return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
 
 
 def workloads(stack: Stack, *types: str) -> Iterator[Workload]:

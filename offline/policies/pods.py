@@ -166,8 +166,6 @@ PINNING = (
     "in these images then runs again."
 )
 
-LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
-
 
 def _find_images(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION, 
 from slipway.infra.kubernetes.run import MANIFEST
 from slipway.infra.placed import CODE
 from slipway.infra.review.stack import Resource, at, mappings, strings, text
+from slipway.infra.version import git
 from slipway.offline import files
 from slipway.offline.rehearsal.cluster.cluster_objects import Objects, contents
 from slipway.offline.rehearsal.state import JobRecord
@@ -62,16 +62,8 @@ class Notes:
 
 def revision(root: Path) -> Mapping[str, Any]:
     """The commit that is checked out at ``root``, and whether files differ from it; empty where there is none."""
-    commit = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
-    return {"commit": commit, "changed": bool(_git(root, "status", "--porcelain"))} if commit else {}
-
-
-def _git(root: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], check=False, capture_output=True, text=True)
-    except OSError:
-        return ""
-    return "" if done.returncode else done.stdout.strip()
+    commit = git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    return {"commit": commit, "changed": bool(git(root, "status", "--porcelain"))} if commit else {}
 
 
 def _code(job: Resource, record: JobRecord, objects: Objects) -> dict[str, str]:
