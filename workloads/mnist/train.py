@@ -372,8 +372,8 @@ def train(options: argparse.Namespace, node: Node, strategy: tf.distribute.Strat
     if not np.isfinite(loss):
         raise SystemExit(f"the loss is {loss}: the training diverged; lower the learning rates")
     if accuracy < options.min_accuracy:
-        asked = f"{options.min_accuracy} is asked for"
-        print(f"the model reads {accuracy:.4f} of the test images, and {asked}", flush=True)
+        requirement = f"{options.min_accuracy} is asked for"
+        print(f"the model reads {accuracy:.4f} of the test images, and {requirement}", flush=True)
         raise SystemExit(3)  # Of programs of steps: another attempt gives the same answer.
     if node.writes:
         about = {
