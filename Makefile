@@ -9,12 +9,12 @@ comma := ,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
-	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL FROM TO FORCE CHECK
+	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
-SWITCHES := FRESH BENCHMARK FOLLOW ONCE ATTEMPTS REHEARSAL FORCE CHECK
+SWITCHES := FRESH BENCHMARK FOLLOW ONCE ATTEMPTS REHEARSAL
 
 # What deletes or overwrites is meant for one command, and some systems set NAME for all of them.
-$(foreach option,FRESH FORCE NAME,$(if $(filter command,$(origin $(option))),,$(eval override $(option) :=)))
+$(foreach option,FRESH NAME,$(if $(filter command,$(origin $(option))),,$(eval override $(option) :=)))
 $(foreach option,$(OPTIONS),$(if $(filter undefined,$(origin $(option))),,\
 	$(eval override $(option) := $$(value $(option)))$(eval export $(option))))
 
@@ -44,8 +44,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show put get watch logs run stop pin-images pin-inputs \
-	refresh-prices \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs run stop pin-images refresh-prices \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
 	ci-preview ci-verdict ci-comment ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
@@ -138,12 +137,6 @@ endif
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions, runs, compare … [REHEARSAL=1]
 	@$(BIN)/python -m slipway show $${STACK:+--stack "$$STACK"} $${REHEARSAL:+--rehearsal} $${FORMAT:+--format "$$FORMAT"} $(foreach word,$(SHOWN),'$(subst ','\'',$(word))')
 
-put: $(VENV)/.runtime ## Copy files into the store of a stack that is up: STACK=local FROM=scans TO=data/scans [FORCE=1]
-	@$(BIN)/python -m slipway put --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
-
-get: $(VENV)/.runtime ## Copy files out of the store of a stack that is up: STACK=local FROM=data/scans TO=scans [FORCE=1]
-	@$(BIN)/python -m slipway get --stack="$$STACK" --from="$$FROM" --to="$$TO" $${FORCE:+--force}
-
 # A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
 watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
 	@$(BIN)/python -m slipway watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} $${FORMAT:+--format "$$FORMAT"} \
@@ -172,9 +165,6 @@ open: $(VENV)/.runtime ## Reach an app of a stack that is up from this machine: 
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m slipway pin-images
-
-pin-inputs: $(VENV)/.runtime ## Write into a stack file what the data is that pipelines read: STACK=… [PIPELINE=…] [CHECK=1]
-	@$(BIN)/python -m slipway pin-inputs --stack="$$STACK" --pipeline="$$PIPELINE" $${CHECK:+--check}
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
 	@$(BIN)/python -m slipway.tools.refresh_prices

@@ -49,7 +49,7 @@ def uv(*words: str) -> str:
 
 
 def option(name: str, value: str | None = None) -> str:
-    """An option as it is typed there, alone or with its value: `--from scans`, or `FROM=scans`."""
+    """An option as it is typed there, alone or with its value: `--step train`, or `STEP=train`."""
     if LIBRARY == PROJECT:
         typed, between = VARIABLES.get(name, name.upper()), "="
     else:

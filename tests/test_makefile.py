@@ -121,8 +121,6 @@ SWITCHES = {
     "ATTEMPTS": ("logs", "--attempts"),
     "ONCE": ("watch", "--once"),
     "REHEARSAL": ("show", "--rehearsal"),
-    "FORCE": ("get", "--force"),
-    "CHECK": ("pin-inputs", "--check"),
 }
 
 

@@ -101,15 +101,6 @@ VERBS: Mapping[str, Verb] = {
         "Name the default images by the digests that their registries have.",
         ("pin-images",),
     ),
-    "pin-inputs": Verb(
-        "slipway.tools.verbs.projects",
-        "pin_inputs",
-        "Write into a stack file what the data is that pipelines read.",
-        (
-            "pin-inputs --stack dev",
-            "pin-inputs --stack dev --check  # in CI",
-        ),
-    ),
     "doctor": Verb(
         "slipway.tools.verbs.clusters",
         "doctor",
@@ -165,18 +156,6 @@ VERBS: Mapping[str, Verb] = {
             "show --stack dev runs",
             "show --stack dev compare 1a2b 3c4d",
         ),
-    ),
-    "put": Verb(
-        "slipway.tools.verbs.clusters",
-        "put",
-        "Copy files into the store of a stack that is up.",
-        ("put --stack dev --from scans --to data/scans",),
-    ),
-    "get": Verb(
-        "slipway.tools.verbs.clusters",
-        "get",
-        "Copy files out of the store of a stack that is up.",
-        ("get --stack dev --from data/scans --to scans",),
     ),
     "run": Verb(
         "slipway.tools.verbs.clusters",

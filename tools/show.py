@@ -293,12 +293,9 @@ def _again(described: Described, stack: str) -> str:
 
 
 @contextlib.contextmanager
-def reader_pod(described: Described, seconds: int = READ_SECONDS) -> Generator[tuple[str, str]]:
-    """A running pod that mounts the store, by its name, and where; deleted in the end. Raises ShowError.
-
-    ``seconds`` is after which the cluster itself ends it.
-    """
-    pod, mount = pod_of(_job(described), seconds)
+def reader_pod(described: Described) -> Generator[tuple[str, str]]:
+    """A running pod that mounts the store, by its name, and where; deleted in the end. Raises ShowError."""
+    pod, mount = pod_of(_job(described))
     name = str(pod["metadata"]["name"])
     run_kubectl(described, ["create", "-f", "-"], json.dumps(pod))
     try:
@@ -318,7 +315,7 @@ def _job(described: Described) -> Mapping[str, Any]:
     return mapping(json.loads(run_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
 
 
-def pod_of(job: Mapping[str, Any], seconds: int = READ_SECONDS) -> tuple[dict[str, Any], str]:
+def pod_of(job: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """A pod like those of ``job`` that sleeps, and where it mounts the store."""
     template = mapping(mapping(job.get("spec")).get("template"))
     metadata, spec = mapping(template.get("metadata")), dict(mapping(template.get("spec")))
@@ -327,7 +324,7 @@ def pod_of(job: Mapping[str, Any], seconds: int = READ_SECONDS) -> tuple[dict[st
         str(volume_mount["name"]): str(volume_mount["mountPath"])
         for volume_mount in mappings(container.get("volumeMounts"))
     }
-    container |= {"command": ["sleep", str(seconds)], "args": []}
+    container |= {"command": ["sleep", str(READ_SECONDS)], "args": []}
     labels = {
         key: value
         for key, value in mapping(metadata.get("labels")).items()
@@ -347,7 +344,7 @@ def pod_of(job: Mapping[str, Any], seconds: int = READ_SECONDS) -> tuple[dict[st
             "containers": [container],
             "initContainers": [],
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": seconds,
+            "activeDeadlineSeconds": READ_SECONDS,
         },
     }
     return pod, mounts[STORE]

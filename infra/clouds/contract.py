@@ -2,13 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, ClassVar
 
 from slipway.infra.accelerators import AcceleratorFiles
 from slipway.infra.api_server import ApiServer
-from slipway.infra.commands import command
+from slipway.infra.commands import page
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Data, Platform
 from slipway.infra.platform import Store as MountedStore
@@ -26,48 +25,8 @@ Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
 
 
-@dataclass(frozen=True)
-class StoredObject:
-    """An object of a bucket: its size in bytes, when it was written in whole seconds since the epoch, and the MD5
-    digest of its content in hex, empty where that is not known. ``version`` is what the cloud gives it anew
-    whenever it is written: a generation, an entity tag.
-    """
-
-    size: int
-    time: int
-    md5: str = ""
-    version: str = ""
-
-
-COPY = f'copy it into the store with `{command("put")}`, and write its folder there: `"{{store}}/<folder>"`'
+COPY = f'copy it into the store ({page("own-data.md")}), and write its folder there: `"{{store}}/<folder>"`'
 """What helps where a bucket cannot be mounted as an input."""
-
-
-class ListingError(Exception):
-    """A bucket could not be listed; the text says why.
-
-    ``refused`` says that it was the cloud that refused: there is no such bucket, or it may not be seen.
-    """
-
-    def __init__(self, reason: str, *, refused: bool = False) -> None:
-        super().__init__(reason)
-        self.refused = refused
-
-
-@dataclass(frozen=True)
-class BucketTool:
-    """The command line tool that copies to and from buckets whose URLs begin with ``scheme``.
-
-    ``folder`` is its command for folders, which goes on where it stopped and deletes nothing, ``file`` that for
-    files; source and target follow. ``install`` is where people get it. ``objects`` are those of a bucket whose
-    names begin with a prefix, by their names; it raises ListingError.
-    """
-
-    scheme: str
-    folder: Sequence[str]
-    file: Sequence[str]
-    install: str
-    objects: Callable[[str, str], Mapping[str, StoredObject]]
 
 
 class Cloud(ABC):
@@ -176,10 +135,6 @@ class Cloud(ABC):
         ``provider`` are the settings of the provider that is asked. A value that only the cloud knows is an
         `Unknown`. Default: None, every function asks the cloud.
         """
-        return None
-
-    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:  # noqa: ARG002
-        """What copies to and from its buckets, for a stack of that ``configuration``. Default: nothing does."""
         return None
 
     def input_problem(self, data: Data, cluster: str, request: Request) -> tuple[str, str] | None:  # noqa: ARG002

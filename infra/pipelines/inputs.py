@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 
-from slipway.infra.commands import command
+from slipway.infra.commands import page
 from slipway.infra.platform import Data
 from slipway.infra.schema.base import Model, refuse
 from slipway.infra.schema.inputs import Url, data_at
@@ -39,7 +39,7 @@ def _section(value: Any) -> Any:
 def _digest(value: str) -> str:
     if not _DIGEST.fullmatch(value):
         raise refuse(
-            "not the SHA-256 of a listing", f"let `{command('pin-inputs', stack='…')}` write it, or remove it"
+            "no SHA-256 in 64 hexadecimal digits", f"make one as {page('your-program.md')} shows, or remove it"
         )
     return value
 
@@ -52,8 +52,8 @@ class InputSettings(Model):
     )
     digest: Annotated[str, AfterValidator(_digest)] | None = Field(
         default=None,
-        description="SHA-256 of the listing of its files, with their sizes and versions, which `pin-inputs` "
-        "writes. With another one the steps run again that read the input. Default: changed data runs nothing.",
+        description="SHA-256 that stands for its files, such as that of a listing of them. With another one the "
+        "steps run again that read the input. Default: changed data runs nothing.",
     )
     grants: bool = Field(
         default=True,

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pulumi
 
-from slipway.infra.commands import command
+from slipway.infra.commands import page
 from slipway.infra.kubernetes.cluster.gates import Gates, reading
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
@@ -80,7 +80,7 @@ def _warn_of_inputs(pipeline: DeclaredPipeline) -> None:
     for name, data in data_of(pipeline.settings).items():
         if not data.digest:
             key, rest = pipeline.setting(INPUTS, name), "no step runs again when its data change"
-            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: `{command('pin-inputs')}` writes it")
+            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: {page('your-program.md')} has one")
 
 
 def _services(

@@ -1,9 +1,6 @@
-"""Data that is there as an input of a pipeline: how a stack file names it, and the digest of what it is."""
+"""Data that is there as an input of a pipeline: how a stack file names it."""
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator
@@ -68,13 +65,3 @@ def _url(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 """Where an input is: a bucket with or without a folder, or a folder of the store."""
-
-
-def digest_of(listing: Mapping[str, tuple[int, str]]) -> str:
-    """The SHA-256 in hex of what a listing says of files: size in bytes and version by their path in the folder.
-
-    A version is whatever is another one once the file is written again: the generation of an object of Cloud
-    Storage, the ETag of one of S3, the time of a file of a volume. Placeholders of folders are no files.
-    """
-    rows = sorted([name, size, version] for name, (size, version) in listing.items())
-    return hashlib.sha256(json.dumps(rows, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()

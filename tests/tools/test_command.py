@@ -114,7 +114,6 @@ def test_a_verb_that_is_nearly_one_is_answered_with_it() -> None:
         (["demo", "--for", "-1"], "below 0"),
         (["rehearse", "--disrupt", "train:x"], "'train:x'"),
         (["rehearse", "--disrupt", "train:after=soon"], "'train:after=soon'"),
-        (["put", "--from", "scans"], "--to"),
         (["import"], "manifest"),
     ],
 )
@@ -165,20 +164,20 @@ def test_the_only_stack_goes_without_its_name_and_messages_name_the_command(tmp_
         (
             None,
             [
-                "make put STACK=a FROM='b c' FORCE=1",
+                "make rehearse STACK=a OUTPUT='b c' FRESH=1",
                 "make import MANIFEST=x.yaml",
                 "make show STACK=a predictions",
-                "FROM",
+                "KUBECONFIG_FILE",
                 "CLOUD=gcp",
             ],
         ),
         (
             Path("/elsewhere"),
             [
-                "slipway put --stack a --from 'b c' --force",
+                "slipway rehearse --stack a --output 'b c' --fresh",
                 "slipway import x.yaml",
                 "slipway show predictions --stack a",
-                "--from",
+                "--kubeconfig",
                 "--cloud gcp",
             ],
         ),
@@ -189,9 +188,9 @@ def test_a_command_is_named_as_it_is_typed_there(
 ) -> None:
     monkeypatch.setattr(commands, "PROJECT", project or commands.LIBRARY)
     assert [
-        commands.command("put", **{"stack": "a", "from": "b c", "force": True}),
+        commands.command("rehearse", stack="a", output="b c", fresh=True),
         commands.command("import", manifest="x.yaml"),
         commands.command("show", "predictions", stack="a"),
-        commands.option("from"),
+        commands.option("kubeconfig"),
         commands.option("cloud", "gcp"),
     ] == expected

@@ -38,7 +38,7 @@ from slipway.offline.engine.other_stacks import OtherStacks
 from slipway.offline.engine.stack_config import ConfigError, Reference, load_stack, references
 from slipway.offline.evaluation.decoding import EvaluatedStack, FailedEvaluation
 from slipway.offline.preview.revisions import evaluate_trees
-from slipway.tools.doctor import cluster, inputs, machine, places
+from slipway.tools.doctor import cluster, machine, places
 
 FILE = "stack file"
 
@@ -131,7 +131,6 @@ def _probes(name: str, evaluated: EvaluatedStack, root: Path, versions: Mapping[
     request = settings.request if settings else None
     packages = {resource.package for resource in stack.resources.values() if resource.custom} - {"pulumi"}
     yield Probe("plugins", lambda: machine.plugins(packages, versions))
-    yield from inputs.probes(name, values)
     yield from places.probes(stack)
     for reference in dict.fromkeys(other.reference for other in others):
         yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))

@@ -1,5 +1,4 @@
-"""The verbs that ask clouds and clusters: `doctor`, `watch`, `logs`, `shell`, `open`, `show`, `put`, `get`, `run`,
-`stop`."""
+"""The verbs that ask clouds and clusters: `doctor`, `watch`, `logs`, `shell`, `open`, `show`, `run`, `stop`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -124,27 +123,6 @@ def show(
     from slipway.tools.show import main
 
     raise typer.Exit(main(names or [], stack, output, as_json=as_json))
-
-
-Source = Annotated[str, typer.Option("--from", metavar="PATH", help="What is copied: a file or a folder.")]
-Target = Annotated[
-    str, typer.Option("--to", metavar="PATH", help="What it is there; with `/` at its end a folder.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there with another content.")]
-
-
-def put(*, source: Source, target: Target, stack: Stack = "", force: Force = False) -> None:
-    """Copy files into the store of a stack that is up. What is there is not copied again."""
-    from slipway.tools.transfer.cli import PUT, main
-
-    raise typer.Exit(main(PUT, stack, source, target, force=force))
-
-
-def get(*, source: Source, target: Target, stack: Stack = "", force: Force = False) -> None:
-    """Copy files out of the store of a stack that is up. What is here is not copied again."""
-    from slipway.tools.transfer.cli import GET, main
-
-    raise typer.Exit(main(GET, stack, source, target, force=force))
 
 
 def run(stack: Stack = "", kubeconfig: Kubeconfig = None, context: Context = "") -> None:

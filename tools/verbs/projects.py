@@ -1,4 +1,4 @@
-"""The verbs that write into a project: `slipway new`, `import`, `lock`, `pin-images`, `pin-inputs`."""
+"""The verbs that write into a project: `slipway new`, `import`, `lock`, `pin-images`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from slipway.tools.verbs.names import complete_pipelines
-from slipway.tools.verbs.options import Pipeline, Stack, enter_project
+from slipway.tools.verbs.options import Pipeline, enter_project
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a project to write, as a folder here.")]
 
@@ -77,23 +77,3 @@ def pin_images() -> None:
     from slipway.tools.pin_images import main
 
     raise typer.Exit(main())
-
-
-def pin_inputs(
-    stack: Stack = "",
-    pipeline: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Its inputs alone; without it, those of all pipelines.",
-            autocompletion=complete_pipelines,
-        ),
-    ] = "",
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 where data is not as pinned.")
-    ] = False,
-) -> None:
-    """Write into a stack file what the data is that its pipelines read. Changed data then runs steps again."""
-    from slipway.tools.pin_inputs import main
-
-    raise typer.Exit(main(stack, pipeline, check=check))

@@ -7,7 +7,7 @@ from typing import Any
 from slipway.infra.accelerators import AcceleratorFiles
 from slipway.infra.clouds.aws import settings
 from slipway.infra.clouds.aws.settings import AwsCluster, EfsStore, ExistingS3Store, S3Store
-from slipway.infra.clouds.contract import BucketTool, Check, Cloud, Inputs
+from slipway.infra.clouds.contract import Check, Cloud, Inputs
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Platform, Store
 from slipway.infra.review.contract import Review
@@ -71,11 +71,6 @@ class Aws(Cloud):
 
         compute = FUNCTIONS.get(function)
         return compute(args, provider) if compute else None
-
-    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
-        from slipway.infra.clouds.aws import doctor
-
-        return doctor.bucket_tool(configuration)
 
     def supply(self, stack: Stack, pool: NodePool) -> Supply | None:
         from slipway.infra.clouds.aws import doctor

@@ -20,9 +20,8 @@ from slipway.infra.accelerators import AcceleratorFiles, Prices, RefreshError
 from slipway.infra.clouds.aws import catalogue
 from slipway.infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
 from slipway.infra.clouds.aws.settings import AwsCluster, ExistingS3Store
-from slipway.infra.clouds.contract import BucketTool, ListingError, StoredObject
 from slipway.infra.review.facts import STACK, Observation, Probe, Quota, Standing, Supply, fine, unknown, wrong
-from slipway.infra.review.stack import NodePool, Stack, items, mapping, mappings, text, texts
+from slipway.infra.review.stack import NodePool, Stack, items, mappings, text, texts
 from slipway.infra.schema.base import StoreSettings
 from slipway.infra.schema.request import Request
 
@@ -540,49 +539,3 @@ def _refresh_zones(files: AcceleratorFiles, today: date) -> None:
             files.set(path, "aws.sources", "zones", '["aws_offerings"]')
             url = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html"
             files.cite(files.sources, "aws_offerings", url, "read", today)
-
-
-# What copies to and from buckets, and what they have.
-
-
-BUCKET_KINDS = ("s3", "existing-s3")
-"""The kinds of stores that are buckets."""
-
-
-def bucket_tool(configuration: Mapping[str, Any]) -> BucketTool | None:
-    """The AWS CLI; nothing for a bucket of another server, whose URL has the same scheme."""
-    if text(mapping(configuration.get("slipway:store")).get("kind")) not in BUCKET_KINDS:
-        return None
-    account = signed_in(text(configuration.get("aws:profile")), text(configuration.get("aws:region")))
-    return BucketTool(
-        "s3",
-        ("aws", "s3", "sync"),
-        ("aws", "s3", "cp"),
-        "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
-        lambda bucket, prefix: objects(account, bucket, prefix),
-    )
-
-
-def objects(account: Account, bucket: str, prefix: str) -> dict[str, StoredObject]:
-    """The objects of a bucket whose names begin with ``prefix``, by their names. Raises ListingError.
-
-    An entity tag is the MD5 digest of what was sent in one part and not encrypted with a key of KMS
-    (docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html, seen November 2026).
-    """
-    from botocore.exceptions import ClientError  # noqa: PLC0415
-
-    listing: dict[str, StoredObject] = {}
-    more: dict[str, str] = {}
-    try:
-        while True:
-            answer = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix, **more)
-            for entry in answer.get("Contents", ()):
-                tag = str(entry.get("ETag", "")).strip('"')
-                time = int(entry["LastModified"].timestamp())
-                listing[entry["Key"]] = StoredObject(entry["Size"], time, "" if "-" in tag else tag, tag)
-            if not answer.get("IsTruncated"):
-                return listing
-            more = {"ContinuationToken": answer["NextContinuationToken"]}
-    except (ClientError, _FailedError) as error:
-        refused = isinstance(error, ClientError)
-        raise ListingError(f"{error}; sign in: {account.login}", refused=refused) from error

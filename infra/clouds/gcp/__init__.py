@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 from slipway.infra.accelerators import AcceleratorFiles
-from slipway.infra.clouds.contract import BucketTool, Check, Cloud, Inputs
+from slipway.infra.clouds.contract import Check, Cloud, Inputs
 from slipway.infra.clouds.gcp import settings
 from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore
 from slipway.infra.emulator import Emulator
@@ -72,11 +72,6 @@ class GoogleCloud(Cloud):
         # What no setting has, the provider takes from the environment or asks for.
         fields = ("project", "region", "zone", "id", "accessToken")
         return {key: text(provider.get(key)) or Unknown(f"getClientConfig.{key}") for key in fields}
-
-    def bucket_tool(self, configuration: Mapping[str, Any]) -> BucketTool | None:
-        from slipway.infra.clouds.gcp import google_api
-
-        return google_api.bucket_tool(configuration)
 
     def input_problem(self, data: Data, cluster: str, request: Request) -> tuple[str, str] | None:
         from slipway.infra.clouds.gcp import rules

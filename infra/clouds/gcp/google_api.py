@@ -5,19 +5,15 @@ does (github.com/hashicorp/terraform-provider-google, website/docs/guides/provid
 November 2026), without any call of the gcloud CLI.
 """
 
-import base64
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import quote
 
-from slipway.infra.clouds.contract import BucketTool, ListingError, StoredObject
 from slipway.infra.clouds.gcp import nodes
 from slipway.infra.clouds.gcp.catalogue import region_of, regions
 from slipway.infra.clouds.gcp.review import ALL_REGIONS, SPOT_CPUS
@@ -536,43 +532,3 @@ def _granting(
                 f"--role={role}",
                 advice,
             )
-
-
-# What copies to and from buckets, and what they have.
-
-
-def bucket_tool(configuration: Mapping[str, Any]) -> BucketTool:
-    """gcloud. It compares checksums in place of times: a file that was only touched is the same."""
-    storage = ("gcloud", "storage")
-    return BucketTool(
-        "gs",
-        (*storage, "rsync", "--recursive", "--checksums-only"),
-        (*storage, "cp"),
-        "https://cloud.google.com/sdk/docs/install",
-        lambda bucket, prefix: objects(configuration, bucket, prefix),
-    )
-
-
-def objects(configuration: Mapping[str, Any], bucket: str, prefix: str) -> dict[str, StoredObject]:
-    """The objects of a bucket whose names begin with ``prefix``, by their names. Raises ListingError.
-
-    Source: https://cloud.google.com/storage/docs/json_api/v1/objects/list, seen November 2026.
-    """
-    listing: dict[str, StoredObject] = {}
-    query = {"prefix": prefix, "fields": "items(name,size,md5Hash,updated,generation),nextPageToken"}
-    try:
-        google = signed_in({key: configuration[key] for key in CREDENTIALS if key in configuration})
-        while True:
-            answer = google.get(STORAGE, f"storage/v1/b/{quote(bucket)}/o", **query)
-            for entry in mappings(answer.get("items")):
-                digest = base64.b64decode(text(entry.get("md5Hash"))).hex()
-                time = int(datetime.fromisoformat(text(entry["updated"])).timestamp())
-                version = text(entry.get("generation"))
-                listing[text(entry["name"])] = StoredObject(int(entry["size"]), time, digest, version)
-            query["pageToken"] = text(answer.get("nextPageToken"))
-            if not query["pageToken"]:
-                return listing
-    except RefusedError as error:
-        raise ListingError(f"{error}; sign in: {LOGIN}", refused=True) from error
-    except (NoCredentialsError, UnreachableError) as error:
-        raise ListingError(f"{error}; sign in: {LOGIN}") from error

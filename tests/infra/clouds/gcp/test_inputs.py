@@ -123,8 +123,8 @@ def test_a_stack_without_inputs_has_the_grants_of_the_store_alone() -> None:
 @pytest.mark.parametrize(
     ("url", "store", "fix"),
     [
-        ("s3://photos/train", None, "make put"),
-        ("gs://photos", {"kind": "filestore", "location": "us-central1-a", "size": "1Ti"}, "make put"),
+        ("s3://photos/train", None, "{store}/<folder>"),
+        ("gs://photos", {"kind": "filestore", "location": "us-central1-a", "size": "1Ti"}, "{store}/<folder>"),
         ("gs://team-data/vision/slipway/raw", EXISTING, '"{store}/raw"'),
         ("gs://team-data/vision/slipway", EXISTING, "{store}/<folder>"),
         ("gs://team-data/vision", EXISTING, "beside"),
