@@ -3,7 +3,7 @@
 What all pods of a Job ask for, against the quota of each flavor whose nodes
 they can be on. As a stack declares it, a ClusterQueue has one resource group, and quotas that cohorts lend whole.
 After pkg/scheduler of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026, API version v1beta2).
-docs/teams.md says what is left out.
+docs/kueue.md says what is left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

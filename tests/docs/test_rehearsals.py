@@ -17,7 +17,7 @@ from tests.docs.fences import Block
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-PAGES = ("rehearsal", "performance", "onprem", "teams", "your-project")
+PAGES = ("rehearsal", "compare-gpus", "performance", "onprem", "teams", "your-project")
 """Pages whose stacks have the pipeline `mnist`, in the order in which they are read here."""
 
 PIPELINE = "mnist"
