@@ -52,6 +52,8 @@ class Removed:
 
     instead: str
     since: str = "0.1"
+    argument: str = ""
+    """What a transformation sets: class and argument of a resource, as `gcp.storage.Bucket.location`."""
 
     @property
     def reason(self) -> str:
@@ -62,7 +64,8 @@ class Removed:
 def by_transformation(resource: str, argument: str) -> Removed:
     """A key whose value only went to the ``argument`` of a ``resource`` that is declared."""
     shown = f"by a transformation, as {page('transformations.md')} shows"
-    return Removed(f"set `{argument}` of the {resource} {shown}: else the next `pulumi up` sets the default")
+    instead = f"set `{argument}` of the {resource} {shown}: else the next `pulumi up` sets the default"
+    return Removed(instead, argument=f"{resource}.{argument}")
 
 
 def warning(key: str, reason: str, fix: str) -> str:

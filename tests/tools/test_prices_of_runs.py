@@ -34,7 +34,6 @@ POOLS: Mapping[str, Mapping[str, Any]] = {
     "gcp-dev": {
         "ssds": {**N1, "gpus": 2, "local_ssd_count": 2, "disk_type": "pd-ssd"},
         "reserved": {**N1, "gpus": 1, "reservation": "mine"},
-        "preemptible": {**N1, "gpus": 1, "preemptible": True},
         "queued": {"machine_type": "a3-highgpu-8g", "accelerator": "nvidia-h100-80gb", "flex_start": True}
         | {"nodes": {"total_min": 0, "total_max": 1}, "zones": ["us-central1-a"]},
     },

@@ -27,7 +27,7 @@ REGION_ZONES = 3
 Source: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters, 2026-11-20.
 """
 
-EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reservation"})
+EVERY_WAY = frozenset({"on_demand", "spot", "flex_start", "reservation"})
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,8 @@ class GkeCluster(pulumi.ComponentResource):
             location=cluster.location,
             node_locations=_other_zones(cluster),
             deletion_protection=args.protect,
-            resource_labels=dict(cluster.labels),
-            release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
+            resource_labels={},
+            release_channel=gcp.container.ClusterReleaseChannelArgs(channel="REGULAR"),
             maintenance_policy=gcp.container.ClusterMaintenancePolicyArgs(
                 recurring_window=gcp.container.ClusterMaintenancePolicyRecurringWindowArgs(
                     # Weekends by UTC. GKE wants 48 hours or more in any 32 days.

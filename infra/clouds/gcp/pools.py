@@ -65,7 +65,7 @@ def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
     if not _autoscaling(pool):
         return None
     # ANY takes the zone that has capacity, where BALANCED would wait for it in every zone.
-    policy = nodes.location_policy or ("ANY" if pool.accelerator or pool.spot else "BALANCED")
+    policy = "ANY" if pool.accelerator or pool.spot else "BALANCED"
     if nodes.total_max is not None:
         return gcp.container.NodePoolAutoscalingArgs(
             total_min_node_count=nodes.total_min or 0,
@@ -78,40 +78,33 @@ def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
 
 
 def node_config(
-    name: str, pool: GcpPool, service_account: pulumi.Input[str], resource_labels: dict[str, str]
+    name: str, pool: GcpPool, service_account: pulumi.Input[str]
 ) -> gcp.container.NodePoolNodeConfigArgs:
-    """The machines of the pool ``name``. ``service_account`` is the stack's, used where the pool has none of its
-    own.
-    """
+    """The machines of the pool ``name``."""
     return gcp.container.NodePoolNodeConfigArgs(
         machine_type=pool.machine_type,
         guest_accelerators=_guest_accelerators(pool),
         spot=pool.spot,
-        preemptible=pool.preemptible,
+        preemptible=False,
         flex_start=pool.flex_start or None,
         max_run_duration=f"{seconds(pool.max_run_duration)}s" if pool.max_run_duration else None,
         reservation_affinity=_reservation_affinity(pool),
         disk_type=pool.disk_type,
         disk_size_gb=pool.disk_size_gb,
         ephemeral_storage_local_ssd_config=_ephemeral_ssds(pool),
-        local_nvme_ssd_block_config=(
-            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=pool.local_ssd_block_count)
-            if pool.local_ssd_block_count
-            else None
-        ),
-        image_type=pool.image_type,
+        image_type="COS_CONTAINERD",
         gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.image_streaming),
         gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.gvnic),
         logging_variant="DEFAULT",
         labels={**pool.labels, **class_labels(name, pool)},
-        resource_labels={**resource_labels, **pool.resource_labels},
+        resource_labels=pool.resource_labels,
         taints=[
             gcp.container.NodePoolNodeConfigTaintArgs(
                 key=taint.key, value=taint.value, effect=CLOUD_EFFECTS[taint.effect]
             )
             for taint in taints(name, pool)
         ],
-        service_account=pool.service_account or service_account,
+        service_account=service_account,
         oauth_scopes=[CLOUD_PLATFORM_SCOPE],
         workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
         kubelet_config=gcp.container.NodePoolNodeConfigKubeletConfigArgs(
@@ -159,11 +152,10 @@ def node_pool(
         management=gcp.container.NodePoolManagementArgs(
             # GKE refuses automatic repair on flex-start nodes: a repaired node would have to queue again.
             auto_repair=not pool.flex_start,
-            auto_upgrade=pool.auto_upgrade,
+            auto_upgrade=True,
         ),
-        maintenance_policies=_maintenance_policies(pool),
         upgrade_settings=_upgrade_settings(pool),
-        node_config=node_config(name, pool, service_account, dict(cluster.labels)),
+        node_config=node_config(name, pool, service_account),
         opts=pulumi.ResourceOptions(
             parent=parent,
             depends_on=after,
@@ -189,7 +181,7 @@ def _guest_accelerators(pool: GcpPool) -> list[gcp.container.NodePoolNodeConfigG
             # Always said: what GKE does when it is left out has changed between versions.
             gpu_driver_installation_config=(
                 gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-                    gpu_driver_version=pool.gpu_driver
+                    gpu_driver_version="LATEST"
                 )
             ),
             gpu_partition_size=pool.gpu_partition,
@@ -222,15 +214,6 @@ def _ephemeral_ssds(pool: GcpPool) -> gcp.container.NodePoolNodeConfigEphemeralS
     if not count:
         return None
     return gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=count)
-
-
-def _maintenance_policies(pool: GcpPool) -> list[gcp.container.NodePoolMaintenancePolicyArgs] | None:
-    """Source: https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters.nodePools
-    (``maintenancePolicy.exclusionUntilEndOfSupport``), read on 2026-11-26."""
-    if pool.hold_upgrades is None:
-        return None
-    held = gcp.container.NodePoolMaintenancePolicyExclusionUntilEndOfSupportArgs(enabled=pool.hold_upgrades)
-    return [gcp.container.NodePoolMaintenancePolicyArgs(exclusion_until_end_of_supports=[held])]
 
 
 def _upgrade_settings(pool: GcpPool) -> gcp.container.NodePoolUpgradeSettingsArgs | None:

@@ -69,16 +69,15 @@ class Nodes(Model):
     each other, as in GKE's API.
     """
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "location_policy": by_transformation("gcp.container.NodePool", "autoscaling.location_policy")
+    }
+
     count: Int | None = Field(default=None, ge=0, le=1000, description="Fixed number of nodes per zone.")
     min: Int | None = Field(default=None, ge=0, description="Fewest nodes per zone.")
     max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes per zone.")
     total_min: Int | None = Field(default=None, ge=0, description="Fewest nodes over all zones.")
     total_max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
-    location_policy: Literal["BALANCED", "ANY"] | None = Field(
-        default=None,
-        description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for "
-        "GPU pools), BALANCED spreads.",
-    )
 
 
 class GpuSharing(Model):
@@ -95,13 +94,23 @@ class GcpPool(PoolSettings):
 
     other_names: ClassVar[Mapping[str, str]] = {
         "instance_type": "machine_type",
-        "ami_type": "image_type",
         "capacity_reservation": "reservation",
         "tags": "resource_labels",
     }
     removed: ClassVar[Mapping[str, Removed]] = {
-        "logging_variant": by_transformation("gcp.container.NodePool", "node_config.logging_variant"),
-        "auto_repair": by_transformation("gcp.container.NodePool", "management.auto_repair"),
+        key: by_transformation("gcp.container.NodePool", argument)
+        for key, argument in (
+            ("logging_variant", "node_config.logging_variant"),
+            ("auto_repair", "management.auto_repair"),
+            ("auto_upgrade", "management.auto_upgrade"),
+            ("hold_upgrades", "maintenance_policies"),
+            ("gpu_driver", "node_config.guest_accelerators[0].gpu_driver_installation_config"),
+            ("image_type", "node_config.image_type"),
+            ("local_ssd_block_count", "node_config.local_nvme_ssd_block_config"),
+            ("service_account", "node_config.service_account"),
+        )
+    } | {
+        "preemptible": Removed("remove it, or write `spot: true`: the newer form, which has no limit of 24 hours")
     }
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -111,7 +120,6 @@ class GcpPool(PoolSettings):
             "machine_type",
             "disk_size_gb",
             "local_ssd_count",
-            "local_ssd_block_count",
             *CLASS_KEYS,
         ),
         "gpus": ("machine_type", "accelerator", "gpus", "gpu_sharing", "gpu_partition"),
@@ -143,9 +151,6 @@ class GcpPool(PoolSettings):
     gpus: Int | None = Field(
         default=None, ge=1, description="GPUs per node. Optional where the machine type comes with a fixed number."
     )
-    gpu_driver: Literal["LATEST", "DEFAULT", "INSTALLATION_DISABLED"] = Field(
-        default="LATEST", description="Driver that GKE installs on the nodes."
-    )
     gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
     gpu_partition: str | None = Field(
         default=None,
@@ -154,7 +159,6 @@ class GcpPool(PoolSettings):
     nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
     zones: list[str] | None = Field(default=None, description="Zones of the pool; default: the cluster's.")
     spot: bool = Field(default=False, description="Spot VMs: cheap, may be taken back at any time.")
-    preemptible: bool = Field(default=False, description="The older form of Spot, at most 24 hours.")
     reservation: str | None = Field(
         default=None,
         description="Name of a Compute Engine reservation to consume. A reservation is in one zone: name it under "
@@ -174,18 +178,12 @@ class GcpPool(PoolSettings):
     local_ssd_count: Int = Field(
         default=0, ge=0, le=32, description="Local NVMe SSDs (375 GB each) for ephemeral storage."
     )
-    local_ssd_block_count: Int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
-    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(
-        default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
-    )
     image_streaming: bool = Field(
         default=True,
         description="Start containers before their whole image is there: of images in Artifact Registry, and of "
         "public ones of Docker Hub.",
     )
-    gvnic: bool = Field(
-        default=True, description="Google's virtual network interface; needs Container-Optimized OS."
-    )
+    gvnic: bool = Field(default=True, description="Google's virtual network interface.")
     placement: Literal["compact"] | None = Field(
         default=None,
         description="`compact`: nodes close together, for steps on several. One zone; not on N1, E2 and N4. "
@@ -196,14 +194,6 @@ class GcpPool(PoolSettings):
         ge=8,
         le=256,
         description="Each node takes twice as many pod addresses, rounded up.",
-    )
-    auto_upgrade: bool = Field(
-        default=True, description="Keep nodes at the control plane's version; in a release channel always."
-    )
-    hold_upgrades: bool | None = Field(
-        default=None,
-        description="Have GKE upgrade the nodes, and so end what runs on them, only once support of their version "
-        "ends. They get no security patches meanwhile. `false` ends it.",
     )
     consolidation_delay: Duration | None = Field(
         default=None,
@@ -218,11 +208,6 @@ class GcpPool(PoolSettings):
     taints: list[TaintSettings] = Field(
         default_factory=list,
         description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
-    )
-    service_account: str | None = Field(
-        default=None,
-        description="E-mail of the nodes' own service account; default: the stack's. With `image_streaming` it "
-        "needs `roles/serviceusage.serviceUsageConsumer`.",
     )
 
     def node(self) -> Resources | None:
@@ -243,7 +228,6 @@ class GcpPool(PoolSettings):
             disk_size_gb=self.disk_size_gb,
             max_pods=self.max_pods_per_node,
             local_ssd_count=self.local_ssd_count,
-            local_ssd_block_count=self.local_ssd_block_count,
             accelerator=self.accelerator,
             gpus=self.gpus,
             gpu_partition=self.gpu_partition,
@@ -253,7 +237,7 @@ class GcpPool(PoolSettings):
     @property
     def sale(self) -> Sale:
         """How its nodes are bought."""
-        if self.spot or self.preemptible:
+        if self.spot:
             return "spot"
         return "queued" if self.flex_start else "on-demand"
 
@@ -266,7 +250,7 @@ class GcpPool(PoolSettings):
             machine_family=self.machine_family,
             accelerator=self.accelerator,
             gpus=(self.gpus or 1) if self.accelerator else 0,
-            driver=self.gpu_driver.lower(),
+            driver="latest",
         )
 
     @property
@@ -315,9 +299,11 @@ class Network(Model):
 class GcpCluster(ReachableCluster, CreatedCluster):
     """A GKE cluster with a network of its own."""
 
-    other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location"}
     removed: ClassVar[Mapping[str, Removed]] = {
-        "maintenance": by_transformation("gcp.container.Cluster", "maintenance_policy")
+        "maintenance": by_transformation("gcp.container.Cluster", "maintenance_policy"),
+        "release_channel": by_transformation("gcp.container.Cluster", "release_channel"),
+        "labels": by_transformation("gcp.container.Cluster", "resource_labels"),
     }
 
     collects_metrics: ClassVar[bool] = True
@@ -332,11 +318,6 @@ class GcpCluster(ReachableCluster, CreatedCluster):
     zones: list[str] | None = Field(
         default=None, description="Node zones; default: GKE's choice for the location."
     )
-    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED", "UNSPECIFIED"] = Field(
-        default="REGULAR",
-        description="How soon GKE upgrades the cluster to a new version; UNSPECIFIED for no channel, which "
-        "`auto_upgrade: false` needs.",
-    )
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     network: Network = Field(default_factory=Network, description="Its address ranges.")
     flow_logs: bool = Field(
@@ -344,7 +325,6 @@ class GcpCluster(ReachableCluster, CreatedCluster):
         description="Log half of the subnet's connections, once a minute each, to Cloud Logging, which bills by "
         "volume.",
     )
-    labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
     pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
     @property

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +162,23 @@ def test_every_renamed_key_is_right_and_none_works_longer_than_it_should() -> No
             assert old not in model.model_fields, f"{model.__name__}: {old} is a key of it"
             since = tuple(map(int, gone.since.split(".")))
             assert (major, minor) <= since, f"{model.__name__}: {old} is gone since {gone.since}: drop the entry"
+
+
+def set_by_transformations() -> Iterator[Any]:
+    for model in models():
+        for key, gone in model.removed.items():
+            if gone.argument:
+                yield pytest.param(gone, id=f"{model.__name__}.{key}")
+
+
+@pytest.mark.parametrize("gone", list(set_by_transformations()))
+def test_what_a_transformation_sets_is_an_argument_of_a_resource(gone: Removed) -> None:
+    path, name, argument = re.findall(r"([a-z0-9.]+)\.([A-Z]\w+)\.(.+)", gone.argument)[0]
+    module = import_module(f"pulumi_{path}")
+    holder = getattr(module, name)
+    for key in re.sub(r"\[\d+\]", "", argument).split("."):
+        held = re.search(r"outputs\.(\w+)", str(getattr(holder, key).fget.__annotations__["return"]))
+        holder = getattr(module.outputs, held[1]) if held else None
+    assert name in gone.instead
+    assert argument in gone.instead
+    assert f"`{argument.partition('.')[0]}" in (ROOT / "docs" / "transformations.md").read_text(encoding="utf-8")

@@ -33,8 +33,8 @@ ON_AWS: Mistakes = {
 }
 ON_GCP: Mistakes = {
     "clusters.dev.location": (GONE, "clusters.dev.location"),
-    "clusters.dev.release_channel": ("FAST", "clusters.dev.release_channel"),
-    "clusters.dev.releas_channel": ("FAST", "clusters.dev.releas_channel"),
+    "clusters.dev.control_plane.dns_endpoint": ("perhaps", "clusters.dev.control_plane.dns_endpoint"),
+    "clusters.dev.flow_logz": (True, "clusters.dev.flow_logz"),
     f"{TRAIN}.disk_size_gb": ("big", f"{TRAIN}.disk_size_gb"),
     f"{TRAIN}.gpu_partition": ("1g.10gb", f"{TRAIN}.gpu_partition"),
     f"{PREDICT}.spott": ("yes", f"{PREDICT}.spott"),

@@ -20,7 +20,6 @@ OTHERS: dict[str, Any] = {
     "machine_type": "e2-standard-4",
     "nodes": {"max": 3},
     "zones": ["us-central1-a"],
-    "preemptible": True,
     "reservation": "mine",
     "flex_start": True,
     "max_run_duration": "2h",
@@ -29,26 +28,20 @@ OTHERS: dict[str, Any] = {
     "disk_type": "pd-ssd",
     "disk_size_gb": 200,
     "local_ssd_count": 1,
-    "local_ssd_block_count": 1,
     "labels": {"a": "b"},
     "resource_labels": {"a": "b"},
     "taints": [{"key": "only"}],
-    "service_account": "nodes@a-project.iam.gserviceaccount.com",
-    "image_type": "UBUNTU_CONTAINERD",
     "image_streaming": False,
     "gvnic": False,
     "placement": "compact",
     "queued_provisioning": True,
     "max_pods_per_node": 16,
-    "auto_upgrade": False,
-    "hold_upgrades": True,
     "consolidation_delay": "1m",
 }
 """A value, other than the default, of every key that only a node pool has a use for."""
 
 CASES: list[Any] = [
     wrong(f"{BATCH}.location", "us-central1-a", "`us-central1`"),
-    wrong(f"{BATCH}.release_channel", "UNSPECIFIED", "`REGULAR`"),
     wrong(f"{N2}.machine_family", GONE, "`n2`"),
     wrong(f"{N2}.machine_family", "n2x", "`n2`"),
     elsewhere({f"{N2}.compute_class": GONE}, f"{N2}.machine_family", "`compute_class: Performance`"),
@@ -57,7 +50,6 @@ CASES: list[Any] = [
     wrong(f"{T4}.accelerator", "nvidia-tesla-t5", "`nvidia-tesla-t4`"),
     wrong(f"{T4}.accelerator", "nvidia-tesla-v100", "`nvidia-l4`"),
     wrong(f"{T4}.compute_class", "Balanced"),
-    wrong(f"{T4}.gpu_driver", "INSTALLATION_DISABLED", "`LATEST`"),
     wrong(f"{STEPS}.predict.ephemeral_storage", "11Gi", "10"),
     wrong(f"{STEPS}.predict.cpu", "31", "30"),
 ]
@@ -77,7 +69,7 @@ def test_what_only_a_node_pool_has_is_refused(key: str) -> None:
 
 
 def test_every_key_of_a_pool_is_refused_or_has_a_meaning() -> None:
-    meant = {"spot", "accelerator", "gpus", "gpu_driver", *ONLY}
+    meant = {"spot", "accelerator", "gpus", *ONLY}
     assert REFUSED.keys() == OTHERS.keys()
     assert GcpPool.model_fields.keys() == REFUSED.keys() | meant
 

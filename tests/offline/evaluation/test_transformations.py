@@ -28,6 +28,7 @@ CHANGES: list[tuple[str, tuple[str, ...], Any]] = [
     ("gcp:storage/bucket:Bucket store", ("encryption", "defaultKmsKeyName"), "/cryptoKeys/store"),
     ("gcp:container/nodePool:NodePool dev-train", ("nodeConfig", "diskType"), "pd-ssd"),
     ("gcp:container/nodePool:NodePool dev-train", ("nodeConfig", "resourceLabels", "cost-center"), "ml-42"),
+    ("gcp:container/nodePool:NodePool dev-train", ("maintenancePolicies",), "[{'enabled': True}]}]"),
 ]
 
 

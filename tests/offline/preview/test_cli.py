@@ -137,7 +137,7 @@ def test_each_mistake_in_a_stack_file_is_a_finding(clone: Path) -> None:
     def mistakes(config: dict[str, Any]) -> None:
         clusters, steps = config["slipway:clusters"], config["slipway:pipelines"]["mnist"]["steps"]
         (cluster,) = clusters.values()
-        cluster["release_channel"] = "REGULLAR"
+        cluster["mode"] = "standrad"
         cluster["pools"]["train"]["accelerator"] = "nvidia-t5"
         cluster["pools"]["train"]["disk_size_gb"] = 5
         cluster["pools"]["cpu"]["machine_type"] = "e2-standard-5"

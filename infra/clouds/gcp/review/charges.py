@@ -218,7 +218,7 @@ def node_rate(cluster: GcpCluster, pool: GcpPool) -> Rate | None:
     """The price of a node of ``pool``; None where a part of it is not known."""
     machine = machine_type(pool.machine_type)
     gpus = pool.gpus or (machine.gpus if machine else 0)
-    ssds = ephemeral_ssds(pool.node_shape) + pool.local_ssd_block_count
+    ssds = ephemeral_ssds(pool.node_shape)
     node = PricedNode(
         machine=pool.machine_type,
         region=region_of(next(iter(cluster.zones_of(pool) or ()), cluster.location)),
@@ -241,8 +241,8 @@ def pod_rate(cluster: GcpCluster, pool: GcpPool, requests: Resources) -> Rate | 
 def _bought(pool: GcpPool) -> str:
     if pool.flex_start:
         return FLEX_START
-    if pool.spot or pool.preemptible:
-        return SPOT if pool.spot else PREEMPTIBLE
+    if pool.spot:
+        return SPOT
     return RESERVED if pool.reservation else ON_DEMAND
 
 

@@ -75,7 +75,6 @@ def check_names(request: Request) -> Iterator[Finding]:
     for name, cluster in request.clusters_of(GcpCluster).items():
         place = ("clusters", name)
         yield from _starts_with_letter(place, name)
-        yield from _cloud_labels((*place, "labels"), cluster.labels)
         for key, pool in cluster.pools.items():
             at = (*place, "pools", key)
             yield from _starts_with_letter(at, key)

@@ -53,8 +53,7 @@ def check_clusters(request: Request) -> Iterator[Finding]:
         yield from _ranges(at, cluster)
         if not cluster.autopilot:
             yield from _cpu_pool(at, cluster, request.pool_names[name])
-            yield from _upgrades(at, cluster)
-            yield from _node_accounts(at, cluster)
+            yield from _reservations(at, cluster)
     yield from _overlapping_clusters(clusters)
 
 
@@ -188,34 +187,8 @@ def _cpu_pool(at: Path, cluster: GcpCluster, names: Sequence[str]) -> Iterator[F
         )
 
 
-def _upgrades(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
-    """GKE's "Auto_upgrade cannot be false when release_channel REGULAR is set".
-
-    Source: terraform-google-modules/terraform-google-kubernetes-engine#682 and later reports, read on 2026-11-20.
-    """
-    if cluster.release_channel == "UNSPECIFIED":
-        return
+def _reservations(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
     for name, pool in cluster.pools.items():
-        if not pool.auto_upgrade:
-            yield Finding(
-                (*at, "pools", name, "auto_upgrade"),
-                False,
-                f"the cluster is in the release channel {cluster.release_channel}, which upgrades all its nodes",
-                "remove it, or write `release_channel: UNSPECIFIED` for the cluster and upgrade it yourself",
-                read=((*at, "release_channel"),),
-            )
-
-
-def _node_accounts(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
-    for name, pool in cluster.pools.items():
-        account = pool.service_account
-        if account is not None and not re.fullmatch(r"[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com", account):
-            yield Finding(
-                (*at, "pools", name, "service_account"),
-                account,
-                "not the e-mail address of a Google service account",
-                "write `<name>@<project>.iam.gserviceaccount.com`, or remove it to use the stack's own",
-            )
         reservation = pool.reservation
         if reservation is not None and not re.fullmatch(
             r"(projects/[a-z0-9:.-]+/reservations/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?", reservation
@@ -264,14 +237,6 @@ def _cluster(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
             f"write `{region_of(cluster.location)}`",
             read=mode,
         )
-    if cluster.release_channel == "UNSPECIFIED":
-        yield Finding(
-            (*at, "release_channel"),
-            cluster.release_channel,
-            "clusters on Autopilot are in a release channel",
-            "write `REGULAR`, or remove it",
-            read=mode,
-        )
     if cluster.pools and all(pool.accelerator for pool in cluster.pools.values()):
         yield Finding(
             (*at, "pools"),
@@ -299,9 +264,6 @@ def _way(at: Path, pool: GcpPool, mode: Path) -> Iterator[Finding]:
         if _says(pool, key):
             value = pool.model_dump(exclude_unset=True)[key]
             yield Finding((*at, key), value, reason, fix, read=(mode,))
-    if pool.gpu_driver == "INSTALLATION_DISABLED":
-        reason = "on Autopilot GKE always installs the driver"
-        yield Finding((*at, "gpu_driver"), pool.gpu_driver, reason, "write `LATEST` or `DEFAULT`", read=(mode,))
     yield from _class(at, pool)
     yield from _accelerator(at, pool)
 
@@ -392,22 +354,8 @@ def check_node_networks(request: Request) -> Iterator[Finding]:
             # What Autopilot has no use for is reported as that.
             if cluster.autopilot:
                 continue
-            yield from _gvnic(("clusters", name, "pools", key), pool)
             if pool.placement is not None:
                 yield from _placement(("clusters", name), cluster, key, pool)
-
-
-def _gvnic(at: Path, pool: GcpPool) -> Iterator[Finding]:
-    """https://cloud.google.com/kubernetes-engine/docs/how-to/using-gvnic, "Requirements", read on 2026-11-20."""
-    if pool.gvnic and pool.image_type != "COS_CONTAINERD":
-        unset = "gvnic" not in pool.model_fields_set
-        yield Finding(
-            (*at, "gvnic"),
-            True,
-            f"{'the default, and ' if unset else ''}GKE has gVNIC only on Container-Optimized OS",
-            "write `gvnic: false`, or `image_type: COS_CONTAINERD`",
-            read=((*at, "image_type"),),
-        )
 
 
 def _placement(cluster_at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:

@@ -259,18 +259,10 @@ def _sharing(subject: Subject) -> Iterator[Finding]:
 
 
 def _capacity(subject: Subject) -> Iterator[Finding]:
-    """How the pool's nodes are bought: on demand, Spot, preemptible, flex-start, or from a reservation."""
+    """How the pool's nodes are bought: on demand, Spot, flex-start, or from a reservation."""
     pool = subject.pool
     at = subject.at
-    if pool.spot and pool.preemptible:
-        yield Finding(
-            (*at, "preemptible"),
-            True,
-            "`spot` is set too, and a node is one or the other",
-            "keep `spot`: it is the newer form without the 24-hour limit",
-            read=subject.on("spot"),
-        )
-    for key in ("spot", "preemptible", "flex_start"):
+    for key in ("spot", "flex_start"):
         if pool.reservation is not None and getattr(pool, key):
             yield Finding(
                 (*at, "reservation"),
@@ -279,15 +271,14 @@ def _capacity(subject: Subject) -> Iterator[Finding]:
                 f"remove `reservation` or `{key}`",
                 read=subject.on(key),
             )
-    for key in ("spot", "preemptible"):
-        if pool.flex_start and getattr(pool, key):
-            yield Finding(
-                (*at, "flex_start"),
-                True,
-                f"`{key}` is set too, and they are different ways to buy a node",
-                f"remove `flex_start` or `{key}`",
-                read=subject.on(key),
-            )
+    if pool.flex_start and pool.spot:
+        yield Finding(
+            (*at, "flex_start"),
+            True,
+            "`spot` is set too, and they are different ways to buy a node",
+            "remove `flex_start` or `spot`",
+            read=subject.on("spot"),
+        )
     yield from _sold(subject)
     yield from _flex_start(subject)
     if pool.max_run_duration is not None:
@@ -306,7 +297,6 @@ def _capacity(subject: Subject) -> Iterator[Finding]:
 WAYS = {
     "on_demand": ("on demand", "spot: false"),
     "spot": ("as Spot", "spot: true"),
-    "preemptible": ("as preemptible", "preemptible: true"),
     "flex_start": ("as flex-start", "flex_start: true"),
     "reservation": ("from a reservation", "reservation: <name>"),
 }
@@ -315,7 +305,7 @@ WAYS = {
 
 def _sold(subject: Subject) -> Iterator[Finding]:
     pool, machine = subject.pool, subject.machine
-    ways = [key for key in ("spot", "preemptible", "flex_start") if getattr(pool, key)]
+    ways = [key for key in ("spot", "flex_start") if getattr(pool, key)]
     if pool.reservation is not None:
         ways.append("reservation")
     if machine is None or any(way in machine.sold for way in ways):
@@ -329,7 +319,7 @@ def _sold(subject: Subject) -> Iterator[Finding]:
         machine.name,
         f"Google does not sell it {WAYS[way][0]}, only {' or '.join(words for words, _ in offered)}",
         f"write {listed(setting for _, setting in offered)}",
-        read=subject.on("spot", "preemptible", "flex_start", "reservation"),
+        read=subject.on("spot", "flex_start", "reservation"),
     )
 
 
@@ -394,26 +384,15 @@ def _disks(subject: Subject) -> Iterator[Finding]:
             f"write {listed(machine.disks)}",
             read=subject.on("machine_type"),
         )
-    if pool.local_ssd_count and pool.local_ssd_block_count:
-        # modules/compute/gke-node-pool of GoogleCloudPlatform/cluster-toolkit, read on 2026-11-20.
-        yield Finding(
-            (*at, "local_ssd_block_count"),
-            pool.local_ssd_block_count,
-            "`local_ssd_count` is set too, and GKE uses a node's local SSDs in one way or the other",
-            "keep one of them",
-            read=subject.on("local_ssd_count"),
-        )
-        return
-    count = pool.local_ssd_count or pool.local_ssd_block_count
-    key = "local_ssd_count" if pool.local_ssd_count else "local_ssd_block_count"
+    count = pool.local_ssd_count
     if count and count not in machine.local_ssds:
         has = f"it has {listed(machine.local_ssds)}" if machine.local_ssds else "it has none"
         yield Finding(
-            (*at, key),
-            getattr(pool, key),
+            (*at, "local_ssd_count"),
+            count,
             f"not a number of local SSDs that `{machine.name}` can have: {has}",
-            f"write {listed(machine.local_ssds)}" if machine.local_ssds else f"remove `{key}`",
-            read=subject.on("machine_type", "local_ssd_count", "local_ssd_block_count"),
+            f"write {listed(machine.local_ssds)}" if machine.local_ssds else "remove `local_ssd_count`",
+            read=subject.on("machine_type"),
         )
 
 
@@ -510,14 +489,6 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
                 "the pool could never have a node",
                 f"write `{most}: 1` or more, or remove the pool",
             )
-    if nodes.location_policy is not None and not per_zone and not total:
-        yield Finding(
-            here["location_policy"],
-            nodes.location_policy,
-            "says how the autoscaler spreads nodes, and the pool has none",
-            "remove it, or write `total_min` and `total_max`",
-            read=tuple(here[key] for key in ("min", "max", "total_min", "total_max")),
-        )
 
 
 def _check_offer(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:

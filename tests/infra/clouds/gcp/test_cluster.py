@@ -39,11 +39,11 @@ def everything_said(recording: Recording) -> str:
 
 
 def test_the_cluster_is_what_the_settings_and_gke_practice_ask_for() -> None:
-    inputs = declare(changed(release_channel="RAPID", labels={"team": "vision"})).one(CLUSTER).inputs
+    inputs = declare(changed()).one(CLUSTER).inputs
     expected = {
         "location": "us-central1",
-        "releaseChannel": {"channel": "RAPID"},
-        "resourceLabels": {"team": "vision"},
+        "releaseChannel": {"channel": "REGULAR"},
+        "resourceLabels": {},
         "removeDefaultNodePool": True,
         "initialNodeCount": 1,
         "datapathProvider": "ADVANCED_DATAPATH",

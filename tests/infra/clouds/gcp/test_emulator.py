@@ -32,7 +32,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "zonal": {"machine_type": "e2-standard-4", "zones": ["us-central1-b"], "nodes": {"min": 1, "max": 5}},
     "local-ssd": {"machine_type": "n1-standard-8", "local_ssd_count": 2, "disk_size_gb": 50},
-    "raw-ssd": {**H100, "local_ssd_block_count": 16},
     "many-pods": {"machine_type": "e2-standard-8", "max_pods_per_node": 256},
     "tainted": {"machine_type": "e2-standard-4", "taints": [{"key": "team", "value": "a"}]},
 }

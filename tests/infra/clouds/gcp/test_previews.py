@@ -89,7 +89,7 @@ TRAIN = {
     "accelerator": "nvidia-tesla-t4",
     "gpus": 1,
     "spot": True,
-    "nodes": {"total_min": 0, "total_max": 1, "location_policy": "ANY"},
+    "nodes": {"total_min": 0, "total_max": 1},
 }
 
 
