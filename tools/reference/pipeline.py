@@ -59,7 +59,7 @@ ports in `<APP>_<PORT>_ADDRESS`.
 | a step | [the keys of every step](settings.md#keys-of-every-step) below `steps` |
 | with `items` | also `workers`, `mode`, and `assignment`: `queue`, or `static` for shares without a queue |
 | with `nodes` | also `nodes`, of which another number runs the step again, and `wait`; no `items` |
-| an input | [its address](your-program.md#data-that-is-there), or `url`, `digest` and `grants`, below `inputs` |
+| an input | [its address](own-data.md#data-that-is-there), or `url`, `digest` and `grants`, below `inputs` |
 | a service | [its keys](settings.md#keys-of-every-service) below `services`; not created where no step connects |
 | an [app](apps.md) | [its keys](settings.md#keys-of-every-app) below `apps`; it runs only where named there |
 
