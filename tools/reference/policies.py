@@ -63,7 +63,6 @@ NEXT = """
 ## Next
 
 - [Preview a change](preview.md)
-- [What a change does to what exists](updates.md)
 - [Policies in CI](ci.md)
 """
 
