@@ -30,7 +30,6 @@ CLEAN = (
     "tests/workloads/apps",
     "tests/workloads/resnet",
     "tests/workloads/cuda",
-    "tests/workloads/forecast",
     "tests/workloads/fraud",
     "tests/workloads/gates",
     "tests/workloads/image_builds",

@@ -37,7 +37,7 @@ NEEDS_AN_ANSWER = {"onprem", "aws-dev", "aws-prod", "aws-batch", "aws-serving", 
 the last update of another stack left."""
 
 MNIST = frozenset({"mnist-prepare", "mnist-train", "mnist-predict"})
-BATCH = frozenset({"fraud-prepare", "fraud-days", "fraud-evaluate", "forecast-forecast"})
+BATCH = frozenset({"fraud-prepare", "fraud-days", "fraud-evaluate"})
 JOBS = {"gcp-platform": frozenset[str](), "gcp-batch": BATCH, "onprem-batch": BATCH}
 """Jobs of stacks that do not run MNIST."""
 

@@ -172,13 +172,14 @@ def test_the_rest_is_the_platforms(
     assert [name for name in names if name not in problem.reason] == []
 
 
-def forecast(nodes: int, **step: Any) -> dict[str, Any]:
+def days(nodes: int, **step: Any) -> dict[str, Any]:
     pool = {"selector": {"a": "b"}, "cpu": "4", "memory": "16Gi", "ephemeral_storage": "40Gi", "nodes": nodes}
-    others = {name: {"pool": "cpu"} for name in ("prepare", "compare")}
+    others = {name: {"pool": "cpu"} for name in ("prepare", "evaluate")}
+    step = {"pool": "cpu", "mode": "parallel", "assignment": "static", **step}
     return {
         "clusters": {"here": {"cloud": "existing", "pools": {"cpu": pool}}},
         "store": {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"},
-        "pipelines": {"forecast": {"steps": {**others, "forecast": {"pool": "cpu", **step}}}},
+        "pipelines": {"fraud": {"services": {"queue": {"pool": "cpu"}}, "steps": {**others, "days": step}}},
     }
 
 
@@ -205,10 +206,10 @@ def forecast(nodes: int, **step: Any) -> dict[str, Any]:
 def test_pods_that_never_run_at_once_are_refused_with_the_figures(
     nodes: int, step: dict[str, Any], install: bool, key: str, reason: str
 ) -> None:
-    values = forecast(nodes, **step)
+    values = days(nodes, **step)
     assert load(values)
     problem = the_problem({**values, "kueue": {"install": install}})
-    assert problem.key == f"slipway:pipelines.forecast.steps.forecast.{key}"
+    assert problem.key == f"slipway:pipelines.fraud.steps.days.{key}"
     assert reason in problem.reason
 
 
@@ -225,14 +226,14 @@ def test_a_service_takes_its_part_of_the_pool() -> None:
 
 
 def test_apps_of_many_pods_are_named_once_in_what_is_left() -> None:
-    values = forecast(1, cpu="3900m", workers=1)
+    values = days(1, cpu="3900m", workers=1)
     values["pipelines"] = {
         **values["pipelines"],
         "mnist": {"steps": {name: {"pool": "cpu"} for name in ("prepare", "train", "predict")}},
     }
     values["pipelines"]["mnist"]["apps"] = {"tensorboard": {"pool": "cpu", "autoscale": {"most": 90}}}
     refusals = problems({**values, "kueue": {"install": False}})
-    [reason] = [problem.reason for problem in refusals if problem.key.endswith("steps.forecast.cpu")]
+    [reason] = [problem.reason for problem in refusals if problem.key.endswith("steps.days.cpu")]
     assert (
         "all of pool `cpu` is 0m (1 node with 4000m, less 22500m for 90 pods of the app `tensorboard`)" in reason
     )

@@ -1,4 +1,4 @@
-"""The pipelines that have a `pipeline.yaml`, rehearsed whole: a matrix and an app, JAX on a GPU, workers."""
+"""The pipelines that have a `pipeline.yaml`, rehearsed whole: a matrix and an app, JAX on a GPU."""
 
 import json
 import re
@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 CPU = {"pool": "cpu"}
 PIPELINES = {
-    "forecast": {"shops": 4, "steps": {"prepare": CPU, "forecast": CPU, "compare": CPU}},
     "handwriting": {"epochs": 6, "steps": {"prepare": CPU, "train": {"pool": "train", "nodes": 1, "gpus": 1}}},
     "neighbours": {"steps": {"fit": CPU}, "apps": {"show": CPU}},
 }
@@ -61,7 +60,7 @@ def test_the_best_of_the_classifiers_is_shown(rehearsed: tuple[Path, str]) -> No
 def test_the_report_shows_the_results_of_all(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
     report = (folder / "report.html").read_text(encoding="utf-8")
-    for title in ("Read right in cross-validation", "Each digit", "Shops that are forecast better"):
+    for title in ("Read right in cross-validation", "Each digit"):
         assert title in report
 
 
@@ -76,18 +75,6 @@ def test_a_training_in_jax_that_is_evicted_goes_on_after_its_last_epoch(rehearse
     assert printed[-1] == 6
     assert len(content(folder / "results" / "handwriting-train" / "metrics.json")["history"]) == 6
     assert re.search(r"handwriting-train +train \(nvidia-tesla-t4\)", output)
-
-
-def test_workers_forecast_each_shop(rehearsed: tuple[Path, str]) -> None:
-    folder, output = rehearsed
-    assert table(output)["forecast-forecast"] == "succeeded, 3 workers"
-    (items,) = (folder / "store" / "forecast" / "forecast").glob("*/items.json")
-    assert [(row["item"], row["state"]) for row in content(items)] == [
-        (f"shop-00{n}", "done") for n in (1, 2, 3, 4)
-    ]
-    outputs = content(folder / "outputs.json")["forecast"]
-    assert outputs["error"] < outputs["error_of_last_week"]
-    assert (folder / "results" / "forecast-compare" / "forecasts.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_second_rehearsal_of_them_runs_no_job(rehearsed: tuple[Path, str], settings: list[str]) -> None:

@@ -49,7 +49,7 @@ def needed_by(*names: str) -> set[str]:
     return {name for name, _ in seen}
 
 
-@pytest.mark.parametrize("pipeline", ["mnist", "resnet", "forecast", "handwriting"])
+@pytest.mark.parametrize("pipeline", ["mnist", "resnet", "handwriting"])
 def test_the_pins_are_those_of_the_repository(pipeline: str) -> None:
     """Where they are not, every rehearsal installs packages, which takes a network."""
     file = ROOT / "workloads" / pipeline / "requirements.txt"

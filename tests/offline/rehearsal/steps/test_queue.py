@@ -138,6 +138,18 @@ def test_items_go_through_the_queue_and_a_new_day_is_the_only_one_worked_on(pipe
     assert pipeline.worked_on() == [7]
 
 
+def test_workers_without_a_queue_each_have_a_share_of_the_items(pipeline: Pipeline) -> None:
+    printed = pipeline.rehearse(steps={"prepare": SMALL, "days": {**SMALL, "assignment": "static"}})
+    assert "Items, 6 of 6 done" in printed
+    assert pipeline.worked_on() == SIX
+    assert [len(re.findall(rf"^\[{index}\] works on", pipeline.log(), re.MULTILINE)) for index in range(3)] == [
+        2,
+        2,
+        2,
+    ]
+    assert pipeline.log("toy-queue") == ""
+
+
 def test_a_failed_item_is_shown_with_its_reason_and_the_others_are_done(pipeline: Pipeline) -> None:
     printed = pipeline.rehearse(code=1, broken=3)
     assert "exit code 10" in printed
