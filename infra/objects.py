@@ -43,10 +43,10 @@ class Source(TypedDict):
     repository_opts: k8s.helm.v3.RepositoryOptsArgs | None
 
 
-def source(chart: Chart, copy: str | None, version: str | None) -> Source:
-    """The pinned ``chart``, or a ``copy`` of one's own in its place, which may be of another ``version``."""
-    repository = None if copy else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
-    return Source(chart=chart.place(copy), version=version or chart.version, repository_opts=repository)
+def source(chart: Chart) -> Source:
+    """The pinned ``chart``."""
+    repository = None if chart.manifest else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
+    return Source(chart=chart.place, version=chart.version, repository_opts=repository)
 
 
 def image(reference: str) -> dict[str, str]:

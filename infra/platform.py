@@ -347,13 +347,9 @@ class IngressController:
 class DevicePlugin:
     """NVIDIA's device plugin, for a cluster that has none of its own.
 
-    ``chart`` is where Helm finds it in place of the public repository: a folder or file of this machine, a URL, or
-    an OCI reference; ``version`` is its version there. ``openshift`` adds the security context constraints and the
-    SELinux type that OpenShift asks for.
+    ``openshift`` adds the security context constraints and the SELinux type that OpenShift asks for.
     """
 
-    chart: str | None = None
-    version: str | None = None
     openshift: bool = False
 
 

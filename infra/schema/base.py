@@ -201,17 +201,6 @@ class TaintSettings(Model):
     )
 
 
-class ChartSettings(Model):
-    """Where Helm finds a pinned chart."""
-
-    chart: str | None = Field(
-        default=None,
-        description="In place of its public repository: a folder or file of this machine, a URL, or an `oci://` "
-        "reference.",
-    )
-    version: str | None = Field(default=None, description="Version of the chart there; default: the pinned one.")
-
-
 class TimeSlicing(Model):
     """Several pods on one GPU, by time-slicing."""
 

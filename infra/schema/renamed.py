@@ -7,6 +7,7 @@ version, and a warning says the new one: reading a file moves the value there
 is gone is refused; for one minor version the error says what to write instead.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slipway.infra.commands import page
@@ -71,3 +72,9 @@ def by_transformation(resource: str, argument: str) -> Removed:
 def warning(key: str, reason: str, fix: str) -> str:
     """What the program says of a key that still works by its old name."""
     return f"{key}: {reason}; {fix}"
+
+
+CHART_KEYS: Mapping[str, Removed] = {
+    key: by_transformation("kubernetes.helm.v3.Release", key) for key in ("chart", "version")
+}
+"""The keys that named a Helm chart in place of the pinned one."""

@@ -19,7 +19,6 @@ from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import Egress, Resources
 from slipway.infra.schema.base import (
-    ChartSettings,
     Cidr,
     Cpu,
     Duration,
@@ -33,7 +32,7 @@ from slipway.infra.schema.base import (
 )
 from slipway.infra.schema.names import REFERENCE
 from slipway.infra.schema.paths import LocalPath, StorePath
-from slipway.infra.schema.renamed import Removed
+from slipway.infra.schema.renamed import CHART_KEYS, Removed
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings.budget import Budget
@@ -159,12 +158,14 @@ REQUESTS = Resources(cpu=100, memory=512)
 """Of each of them. The chart's half a core is for clusters with thousands of Jobs; they may use what is idle."""
 
 
-class KueueSettings(ChartSettings):
+class KueueSettings(Model):
     """Kueue, which lets a Job start once there is room for all of its pods. Without the section every Job starts
     at once, and its pods wait for nodes one by one.
 
     A team's stack has only `wait`: the rest is in the file of the stack that has the clusters.
     """
+
+    removed: ClassVar[Mapping[str, Removed]] = CHART_KEYS
 
     install: bool = Field(
         default=True,

@@ -102,8 +102,6 @@ def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
         wait=seconds(kueue.wait),
         requests=REQUESTS,
         replicas=REPLICAS,
-        chart=kueue.chart,
-        version=kueue.version,
         fair=bool(settings.teams),
     )
     queues: dict[str, Kueue] = {}

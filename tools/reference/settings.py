@@ -70,7 +70,7 @@ NEXT = """
 """
 
 GROUPS: Sequence[Mapping[type[BaseModel], str]] = (
-    {base.ChartSettings: "Keys of a Helm chart", base.ClusterSettings: "Keys of every cluster"},
+    {base.ClusterSettings: "Keys of every cluster"},
     {
         contract.PipelineSettings: "Keys of every pipeline",
         contract.StepSettings: "Keys of every step",

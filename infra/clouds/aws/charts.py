@@ -143,7 +143,6 @@ def _autoscaler_release(
     name: str, settings: AwsCluster, cluster: EksCluster, after: Sequence[pulumi.Resource]
 ) -> k8s.helm.v3.Release:
     chart = charts()[AUTOSCALER_CHART]
-    pinned = settings.charts.cluster_autoscaler
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
     values: dict[str, Any] = {
         "fullnameOverride": SERVICE_ACCOUNT,
@@ -173,7 +172,7 @@ def _autoscaler_release(
     return k8s.helm.v3.Release(
         f"{name}-autoscaler",
         name=SERVICE_ACCOUNT,
-        **source(chart, pinned.chart, pinned.version),
+        **source(chart),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=cluster, provider=cluster.provider, depends_on=after),
@@ -192,20 +191,15 @@ RELEASE_NAME_LIMIT = 53
 def efa_plugins(name: str, settings: AwsCluster, cluster: EksCluster) -> list[pulumi.Resource]:
     """One release of the plugin for each pool with EFA: a pool has its own label and taints."""
     return [
-        _efa_release(f"{name}-{key}-efa", key, pool, settings, cluster)
-        for key, pool in settings.pools.items()
-        if pool.efa
+        _efa_release(f"{name}-{key}-efa", key, pool, cluster) for key, pool in settings.pools.items() if pool.efa
     ]
 
 
-def _efa_release(
-    logical_name: str, key: str, pool: AwsPool, settings: AwsCluster, cluster: EksCluster
-) -> k8s.helm.v3.Release:
-    chart, pinned, name = charts()[EFA_CHART], settings.charts.efa_device_plugin, release_name(key)
+def _efa_release(logical_name: str, key: str, pool: AwsPool, cluster: EksCluster) -> k8s.helm.v3.Release:
     return k8s.helm.v3.Release(
         logical_name,
-        name=name,
-        **source(chart, pinned.chart, pinned.version),
+        name=release_name(key),
+        **source(charts()[EFA_CHART]),
         namespace=SYSTEM,
         values=values(key, pool),
         # A pool may have no node yet, and Helm's time-out would name none. Pods that ask for interfaces wait.

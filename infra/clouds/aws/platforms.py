@@ -291,7 +291,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             ),
             kubectl=f"kubectl --context {eks_name}",
             egress=EGRESS,
-            device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
+            device_plugin=DevicePlugin(),
             creates_namespace=declared.owns_namespace,
             teams={
                 team: TeamAccess(access.store, apps=_team_apps(request, team))

@@ -21,7 +21,6 @@ from slipway.infra.clouds.aws.catalogue import (
 )
 from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
-    ChartSettings,
     Cidr,
     CreatedCluster,
     Duration,
@@ -223,28 +222,13 @@ class Network(Model):
     )
 
 
-class Charts(Model):
-    """The Helm charts that the cluster needs; `pulumi preview` fetches them."""
-
-    removed: ClassVar[Mapping[str, Removed]] = {
-        "load_balancer_controller": Removed("remove it: name a controller of yours in the cluster's `ingress`")
-    }
-
-    device_plugin: ChartSettings = Field(default_factory=ChartSettings, description="NVIDIA's device plugin.")
-    cluster_autoscaler: ChartSettings = Field(
-        default_factory=ChartSettings, description="The Cluster Autoscaler, where a pool scales."
-    )
-    efa_device_plugin: ChartSettings = Field(
-        default_factory=ChartSettings, description="AWS's device plugin for EFA, where a pool has `efa`."
-    )
-
-
 class AwsCluster(ReachableCluster, CreatedCluster):
     """An EKS cluster with a VPC of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
     removed: ClassVar[Mapping[str, Removed]] = {
-        "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days")
+        "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days"),
+        "charts": by_transformation("kubernetes.helm.v3.Release", "chart"),
     }
 
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
@@ -277,7 +261,6 @@ class AwsCluster(ReachableCluster, CreatedCluster):
         description="How long the Cluster Autoscaler keeps a node that no pod needs, in pools with `max`. "
         "It is billed for that time. A change updates the autoscaler alone.",
     )
-    charts: Charts = Field(default_factory=Charts, description="Where its Helm charts come from.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
     pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 

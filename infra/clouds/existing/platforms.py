@@ -130,7 +130,7 @@ def interconnect_of(pool: ExistingPool) -> Interconnect | None:
 def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
     """The device plugin that the stack declares; None where the cluster has one."""
     plugin = cluster.device_plugin
-    return DevicePlugin(plugin.chart, plugin.version, cluster.openshift) if plugin.declare else None
+    return DevicePlugin(cluster.openshift) if plugin.declare else None
 
 
 @dataclass(frozen=True)

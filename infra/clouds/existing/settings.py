@@ -13,7 +13,6 @@ from pydantic import Field
 from slipway.infra.accelerators import accelerators
 from slipway.infra.platform import MigStrategy, Resources
 from slipway.infra.schema.base import (
-    ChartSettings,
     Cpu,
     Int,
     Labels,
@@ -30,7 +29,7 @@ from slipway.infra.schema.names import NamespaceName, ObjectName
 from slipway.infra.schema.paths import ExportedPath
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
-from slipway.infra.schema.renamed import Removed
+from slipway.infra.schema.renamed import CHART_KEYS, Removed
 from slipway.infra.schema.request import NOTHING, Starter, Wish
 
 
@@ -130,8 +129,10 @@ class ExistingPool(PoolSettings):
         return len(self.label_nodes) or self.nodes
 
 
-class DevicePluginSettings(ChartSettings):
+class DevicePluginSettings(Model):
     """NVIDIA's device plugin, declared by the stack."""
+
+    removed: ClassVar[Mapping[str, Removed]] = CHART_KEYS
 
     declare: bool = Field(
         default=False,

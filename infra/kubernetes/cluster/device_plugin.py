@@ -86,7 +86,6 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
         namespace: k8s.core.v1.Namespace,
         opts: pulumi.ResourceOptions,
     ) -> "k8s.helm.v3.Release":  # As text: the SDK's Helm takes long to import, and few stacks need it.
-        chart = charts()[CHART]
         release = release_name(pool)
         after: list[pulumi.Resource] = [namespace]
         if args.plugin.openshift:
@@ -95,7 +94,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
             f"{name}-{pool.name}",
             name=release,
             namespace=args.namespace,
-            **source(chart, args.plugin.chart, args.plugin.version),
+            **source(charts()[CHART]),
             values=values(pool, args.plugin),
             # Helm takes a DaemonSet for ready while one node still lacks it (3.20, pkg/kube/ready.go), and its
             # time-out names no node.
@@ -116,8 +115,8 @@ def release_name(pool: Pool) -> str:
 
 def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
     """The chart's values for one pool (deployments/helm/nvidia-device-plugin/values.yaml)."""
-    chart = charts()[CHART]
     values: dict[str, Any] = {
+        "image": image(charts()[CHART].image),
         "nodeSelector": dict(pool.selector),
         # In place of the chart's, which asks for labels of node feature discovery or of GKE's kind.
         "affinity": {
@@ -139,8 +138,6 @@ def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
         # Where NVIDIA's runtime is not the nodes' default, the plugin itself needs it to see driver and devices
         # (github.com/NVIDIA/k8s-device-plugin v0.20.0, docs/cdi.md, "Configuration"; read in November 2026).
         values["runtimeClassName"] = pool.runtime_class
-    if plugin.version in (None, chart.version):
-        values["image"] = image(chart.image)
     if pool.gpu_clients > 1:
         values["config"] = {"map": {"default": json.dumps(_sharing(pool))}}
     if plugin.openshift:

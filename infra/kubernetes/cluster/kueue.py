@@ -19,7 +19,7 @@ from slipway.infra.api_server import ApiServer, RefusedError
 from slipway.infra.charts import charts
 from slipway.infra.kubernetes.cluster.workspace import KUEUE_API as API
 from slipway.infra.kubernetes.labels import PART_OF, QUEUE_LABEL
-from slipway.infra.objects import image, wait_for
+from slipway.infra.objects import image, source, wait_for
 from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
@@ -38,9 +38,9 @@ LONGEST_BACKOFF = 1800
 class KueueReleaseArgs:
     """``namespace`` is Kueue's own, ``namespaces`` are those whose Jobs it looks after.
 
-    ``chart`` and ``version`` are a copy in place of the pinned chart. Of a Job whose pods are not all ready within
-    ``ready_within`` seconds the nodes are given to others, and it waits again, for about ``wait`` seconds in all.
-    ``fair`` has namespaces that use less than others come first. Each of its ``replicas`` asks for ``requests``.
+    Of a Job whose pods are not all ready within ``ready_within`` seconds the nodes are given to others, and it
+    waits again, for about ``wait`` seconds in all. ``fair`` has namespaces that use less than others come first.
+    Each of its ``replicas`` asks for ``requests``.
     """
 
     namespace: str
@@ -49,8 +49,6 @@ class KueueReleaseArgs:
     wait: int
     requests: Resources
     replicas: int
-    chart: str | None = None
-    version: str | None = None
     fair: bool = False
 
 
@@ -61,7 +59,6 @@ def kueue_release(
 
     It is ready when Kueue's webhooks answer, without which the API server refuses Jobs and Kueue's own objects.
     """
-    chart = charts()[CHART]
     pool = host_pool(platform)
     nodes = list(pool.resources) if pool else []
     namespace = k8s.core.v1.Namespace(
@@ -75,8 +72,7 @@ def kueue_release(
         f"{name}-release",
         name=CHART,
         namespace=args.namespace,
-        chart=chart.place(args.chart),
-        version=args.version or chart.version,
+        **source(charts()[CHART]),
         values=values(args, pool),
         # A first node may have to come.
         timeout=900,
@@ -91,15 +87,13 @@ def host_pool(platform: Platform) -> Pool | None:
 
 def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
     """The chart's values (charts/kueue/values.yaml)."""
-    chart = charts()[CHART]
     manager: dict[str, Any] = {
+        "image": {**image(charts()[CHART].image), "pullPolicy": "IfNotPresent"},
         "resources": {
             "requests": {"cpu": f"{args.requests.cpu}m", "memory": f"{args.requests.memory}Mi"},
             "limits": {"memory": f"{args.requests.memory}Mi"},
-        }
+        },
     }
-    if args.version in (None, chart.version):
-        manager["image"] = {**image(chart.image), "pullPolicy": "IfNotPresent"}
     controller: dict[str, Any] = {
         "replicas": args.replicas,
         "manager": manager,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from slipway.infra.charts import chart_findings
 from slipway.infra.pipelines.contract import StepSettings, placements
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import GATES_FOLDER
@@ -24,7 +23,7 @@ v0.19.2)."""
 
 MOST_LABELS = 8
 
-INSTALLATION = ("namespace", "namespaces", "chart", "version", "ready_within")
+INSTALLATION = ("namespace", "namespaces", "ready_within")
 """Keys that say how Kueue is installed."""
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
@@ -121,8 +120,6 @@ def _installation(settings: KueueSettings) -> Iterator[Finding]:
                 "remove it, or write `install: true`",
                 read=((KEY, "install"),),
             )
-        return
-    yield from chart_findings((KEY,), "kueue", settings)
 
 
 def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:

@@ -40,8 +40,7 @@ POOLS: list[Any] = [
 ]
 
 CHARTS: list[Any] = [
-    wrong(f"{CLUSTER}.charts.device_plugin.chart", "./not-there.tgz"),
-    wrong(f"{CLUSTER}.charts.cluster_autoscaler.version", "9.0.0", "`chart`"),
+    wrong(f"{CLUSTER}.charts", {"device_plugin": {"chart": "./a.tgz"}}, "kubernetes.helm.v3.Release", "`chart`"),
 ]
 
 CAPACITY: list[Any] = [

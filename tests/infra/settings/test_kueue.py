@@ -23,9 +23,8 @@ H100 = {
 CASES: list[Any] = [
     wrong(f"{STEPS}.train.priority", "high", "`slipway:kueue: {}`"),
     elsewhere({"kueue": {"install": False, "ready_within": "1h"}}, "kueue.ready_within"),
-    elsewhere({"kueue": {"install": False, "chart": "/nowhere"}}, "kueue.chart"),
     elsewhere({"kueue": {"chart": "/nowhere.tgz"}}, "kueue.chart"),
-    elsewhere({"kueue": {"version": "0.18.0"}}, "kueue.version", "`chart`"),
+    elsewhere({"kueue": {"version": "0.18.0"}}, "kueue.version", "kubernetes.helm.v3.Release"),
     elsewhere({"kueue": {"namespace": "Kueue_System"}}, "kueue.namespace"),
     elsewhere({"kueue": {"local_queue": "mine"}}, "kueue.local_queue", "`install: false`"),
     elsewhere({"kueue": {"install": False, "local_queue": "mine", "preemption": "shares"}}, "kueue.preemption"),
@@ -117,7 +116,6 @@ def test_pools_that_kueue_tells_apart_are_taken(
         {"wait": "3d", "preemption": "lower-priority"},
         {"install": False},
         {"install": False, "local_queue": "gpu-users"},
-        {"chart": "oci://registry.example.com/kueue", "version": "0.20.0"},
         {"namespaces": ["other"]},
     ],
 )

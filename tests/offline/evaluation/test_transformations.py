@@ -19,7 +19,11 @@ STACK = (ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text("utf-8").partition("
 
 def declared(folder: Path, main: str) -> dict[str, Any]:
     """The properties of each resource by type and name."""
-    files = {"Pulumi.yaml": PROJECT_FILE, "stacks/Pulumi.here.yaml": STACK, "__main__.py": main}
+    files = {
+        "Pulumi.yaml": PROJECT_FILE,
+        "stacks/Pulumi.here.yaml": f"{STACK}  slipway:kueue: {{}}\n",
+        "__main__.py": main,
+    }
     document = evaluate_stack("here", write_tree(folder, files), Secrets(b"k"), lambda _: None)
     return {f"{entry['type']} {entry['name']}": entry["properties"] for entry in document["resources"]}
 
@@ -28,6 +32,7 @@ CHANGES: list[tuple[str, tuple[str, ...], Any]] = [
     ("gcp:storage/bucket:Bucket store", ("encryption", "defaultKmsKeyName"), "/cryptoKeys/store"),
     ("gcp:container/nodePool:NodePool dev-train", ("nodeConfig", "diskType"), "pd-ssd"),
     ("gcp:container/nodePool:NodePool dev-train", ("nodeConfig", "resourceLabels", "cost-center"), "ml-42"),
+    ("kubernetes:helm.sh/v3:Release dev-kueue-release", ("chart",), "registry.example.com/charts/kueue"),
     ("gcp:container/nodePool:NodePool dev-train", ("maintenancePolicies",), "[{'enabled': True}]}]"),
 ]
 

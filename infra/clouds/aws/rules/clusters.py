@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from slipway.infra.charts import chart_findings
 from slipway.infra.clouds.aws.catalogue import (
     hosts_control_plane,
     is_zone_id,
@@ -55,7 +54,6 @@ def check_clusters(request: Request) -> Iterator[Finding]:
         yield from _version(at, cluster)
         yield from _reachable(at, cluster)
         yield from _admins(at, cluster)
-        yield from _charts((*at, "charts"), cluster)
         yield from _cpu_pool(at, cluster, request.pool_names[name])
         yield from key_findings(
             (*at, "control_plane", "secrets_key"),
@@ -99,17 +97,6 @@ def only_examples(cluster: AwsCluster) -> list[str]:
     blocks = [ipaddress.IPv4Network(network) for network in networks]
     examples = bool(blocks) and all(any(block.subnet_of(example) for example in EXAMPLES) for block in blocks)
     return sorted(set(networks)) if examples else []
-
-
-def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
-    """Copies of charts on this machine that are not the pinned ones."""
-    pinned = {
-        "device_plugin": ("nvidia-device-plugin", cluster.charts.device_plugin),
-        "cluster_autoscaler": ("cluster-autoscaler", cluster.charts.cluster_autoscaler),
-        "efa_device_plugin": ("aws-efa-k8s-device-plugin", cluster.charts.efa_device_plugin),
-    }
-    for key, (name, pinned_chart) in pinned.items():
-        yield from chart_findings((*at, key), name, pinned_chart, read=[(*at, key, "version")])
 
 
 def key_findings(place: Path, key: str | None, region: str, region_place: Path) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from slipway.infra.accelerators import PLACE, accelerator, accelerators
-from slipway.infra.charts import chart_findings
 from slipway.infra.clouds.existing.rules import store
 from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool, InterconnectSettings
 from slipway.infra.platform import GPU_RESOURCE
@@ -29,17 +28,6 @@ def check_clusters(request: Request) -> Iterator[Finding]:
 def _device_plugin(place: Path, cluster: ExistingCluster, at: Path) -> Iterator[Finding]:
     plugin = cluster.device_plugin
     read = ((*place, "declare"),)
-    for key in ("chart", "version"):
-        if getattr(plugin, key) is not None and not plugin.declare:
-            yield Finding(
-                (*place, key),
-                getattr(plugin, key),
-                "the stack does not declare the device plugin, so that no chart is used",
-                "remove it, or write `declare: true`",
-                read=read,
-            )
-    if plugin.declare:
-        yield from chart_findings(place, "nvidia-device-plugin", plugin, read)
     if plugin.declare and cluster.pools and not any(pool.has_gpus for pool in cluster.pools.values()):
         yield Finding(
             (*place, "declare"),

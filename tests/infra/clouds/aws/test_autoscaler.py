@@ -51,16 +51,6 @@ def test_the_chart_and_the_image_are_pinned() -> None:
     assert re.fullmatch(r"v1\.\d+\.\d+@sha256:[0-9a-f]{64}", image["tag"])
 
 
-def test_the_charts_can_come_from_a_registry_of_ones_own() -> None:
-    custom = {"chart": "oci://registry.example/charts/cluster-autoscaler", "version": "9.0.0"}
-    plugin = {"chart": "oci://registry.example/charts/nvidia-device-plugin"}
-    recording = declare(changed(charts={"cluster_autoscaler": custom, "device_plugin": plugin}))
-    release = recording.one(RELEASE).inputs
-    assert {key: release[key] for key in custom} == custom
-    assert "repositoryOpts" not in release
-    assert recording.result["dev"].device_plugin.chart == plugin["chart"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.35", "1.36"])
 def test_it_is_of_the_clusters_version(version: str) -> None:

@@ -326,9 +326,9 @@ def test_a_plain_cluster_has_its_own_device_plugin_and_our_user(tmp_path: Path) 
 
 
 def test_openshift_assigns_the_user_and_the_plugin_is_told(tmp_path: Path) -> None:
-    made = platform(settings(tmp_path, openshift=True, device_plugin={"declare": True, "chart": "oci://x/y"}))
+    made = platform(settings(tmp_path, openshift=True, device_plugin={"declare": True}))
     assert made.pod_user is None
-    assert made.device_plugin == DevicePlugin(chart="oci://x/y", openshift=True)
+    assert made.device_plugin == DevicePlugin(openshift=True)
 
 
 def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> None:

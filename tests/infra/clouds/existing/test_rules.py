@@ -102,15 +102,8 @@ STORES: list[Any] = [
     elsewhere({**NOTHING_ELSE, "store": NFS}, "store.kind", "`access: namespace`", "storage_class"),
 ]
 CLUSTERS: list[Any] = [
-    elsewhere({f"{HERE}.device_plugin": {"chart": "oci://x/y"}}, f"{HERE}.device_plugin.chart"),
-    elsewhere(
-        {f"{HERE}.device_plugin": {"declare": True, "chart": "./not-there.tgz"}}, f"{HERE}.device_plugin.chart"
-    ),
-    elsewhere(
-        {f"{HERE}.device_plugin": {"declare": True, "version": "0.19.0"}},
-        f"{HERE}.device_plugin.version",
-        "name its `chart`",
-    ),
+    wrong(f"{HERE}.device_plugin.chart", "oci://x/y", "kubernetes.helm.v3.Release", "`chart`"),
+    wrong(f"{HERE}.device_plugin.version", "0.19.0", "kubernetes.helm.v3.Release", "`version`"),
     elsewhere({f"{HERE}.pools.gpu": GONE}, f"{HERE}.device_plugin.declare"),
     elsewhere(
         {f"{HERE}.device_plugin": GONE, f"{GPU}.gpu_sharing": {"clients": 4}},

@@ -1,15 +1,12 @@
 """The device plugin: where a platform asks for it, on its GPU nodes only, before the steps that use them."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slipway.infra.charts import charts, copy_problem
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
@@ -74,34 +71,6 @@ def test_the_chart_is_pinned_with_its_image() -> None:
     image = release["values"]["image"]
     tag, _, digest = image["tag"].partition("@sha256:")
     assert (image["repository"], tag, len(digest)) == ("nvcr.io/nvidia/k8s-device-plugin", "v0.20.0", 64)
-
-
-@pytest.mark.parametrize(
-    "chart",
-    [
-        "/charts/nvidia-device-plugin-0.20.0.tgz",
-        "./nvidia-device-plugin-0.20.0.tgz",
-        "oci://registry.example/charts/nvidia-device-plugin",
-        "https://charts.example/nvidia-device-plugin-0.20.0.tgz",
-    ],
-)
-def test_a_chart_of_ones_own_comes_from_where_it_is(chart: str) -> None:
-    release = workspace(lambda: cluster(plugin=DevicePlugin(chart=chart))).one(RELEASE).inputs
-    assert release["chart"] == chart
-    assert "repositoryOpts" not in release
-
-
-def test_a_chart_in_ones_home_folder_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    release = workspace(lambda: cluster(plugin=DevicePlugin(chart="~/plugin.tgz"))).one(RELEASE).inputs
-    assert release["chart"] == "/home/me/plugin.tgz"
-
-
-def test_another_version_brings_its_own_image() -> None:
-    plugin = DevicePlugin(chart="/charts/newer.tgz", version="0.21.0")
-    release = workspace(lambda: cluster(plugin=plugin)).one(RELEASE).inputs
-    assert release["version"] == "0.21.0"
-    assert "image" not in release["values"]
 
 
 def test_each_gpu_pool_has_a_release_that_tolerates_its_taints_and_selects_its_nodes() -> None:
@@ -198,40 +167,3 @@ def test_no_pod_has_a_token() -> None:
     assert not any(pod["automountServiceAccountToken"] for pod in pods)
     assert {pod["serviceAccountName"] for pod in pods} == {"runner"}
     assert recording.of("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole") == []
-
-
-def test_a_copy_of_the_pinned_chart_is_held_to_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "chart.tgz"
-    copy.write_bytes(b"chart")
-    problem = copy_problem("nvidia-device-plugin", str(copy), None)
-    assert problem is not None
-    assert charts()["nvidia-device-plugin"].digest in problem
-    assert copy_problem("nvidia-device-plugin", str(copy), "0.21.0") is None
-
-    pinned = replace(charts()["nvidia-device-plugin"], digest=hashlib.sha256(b"chart").hexdigest())
-    monkeypatch.setattr("slipway.infra.charts.charts", lambda: {pinned.name: pinned})
-    assert copy_problem("nvidia-device-plugin", str(copy), None) is None
-
-
-def test_a_copy_of_the_chart_has_to_be_there(tmp_path: Path) -> None:
-    assert "cannot be read" in (copy_problem("nvidia-device-plugin", str(tmp_path / "gone.tgz"), None) or "")
-    assert "Chart.yaml" in (copy_problem("nvidia-device-plugin", str(tmp_path), None) or "")
-    (tmp_path / "Chart.yaml").touch()
-    assert copy_problem("nvidia-device-plugin", str(tmp_path), None) is None
-
-
-@pytest.mark.parametrize("place", ["oci://registry.example/chart", "https://charts.example/chart.tgz"])
-def test_a_chart_that_is_elsewhere_is_left_to_helm(place: str) -> None:
-    assert copy_problem("nvidia-device-plugin", place, None) is None
-
-
-@pytest.mark.parametrize(
-    ("place", "reason"),
-    [
-        ("gone.tgz", "cannot be read"),
-        ("nvdp/nvidia-device-plugin", "cannot be read"),
-        ("s3://charts/a.tgz", "s3://"),
-    ],
-)
-def test_what_helm_would_not_find_is_refused(place: str, reason: str) -> None:
-    assert reason in (copy_problem("nvidia-device-plugin", place, None) or "")
