@@ -23,7 +23,7 @@ from slipway.offline import files
 
 BROWSERS = ("chromium", "chromium-browser")
 
-DEMO = (sys.executable, "-m", "slipway", "demo")
+DEMO = (sys.executable, "-m", "slipway", "demo", "--stack", "demo")
 
 TOLD = re.compile(r"[a-z0-9-]+-page +http (?P<address>127\.0\.0\.1:\d+)")
 """Where the demo says that the page is."""

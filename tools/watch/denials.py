@@ -31,7 +31,7 @@ def fix_of_denial(pod: Properties, container: str, words: str) -> str:
     node = text(at(pod, "spec", "nodeName")) or "NODE"
     return (
         f"where the mode of {path} allows it, SELinux does not: its files need {labels_of_files(level)}. "
-        f"`{command_of_denials(node)}` shows what was refused ({page('onprem.md')})"
+        f"`{command_of_denials(node)}` shows what was refused ({page('openshift.md')})"
     )
 
 

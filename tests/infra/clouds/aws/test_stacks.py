@@ -52,7 +52,7 @@ def test_people_are_told_how_to_raise_the_least_number_of_nodes() -> None:
     recording = declare(stack_settings("aws-dev"), stack="aws-dev")
     group = recording.one(NODE_GROUP, "dev-train").inputs
     named = f"--cluster-name {recording.one(CLUSTER).inputs['name']} --nodegroup-name {group['nodeGroupName']} "
-    assert named in (ROOT / "docs/watch.md").read_text()
+    assert named in (ROOT / "docs/troubleshooting.md").read_text()
 
 
 @pytest.mark.slow
