@@ -38,7 +38,7 @@ POOLS: Mapping[str, Mapping[str, Any]] = {
         | {"nodes": {"total_min": 0, "total_max": 1}, "zones": ["us-central1-a"]},
     },
     "aws-dev": {
-        "large": {"instance_type": "m6i.2xlarge", "disk_type": "gp2", "disk_size_gb": 300},
+        "large": {"instance_type": "m6i.2xlarge", "disk_size_gb": 300},
         "spot": {"instance_type": "g4dn.xlarge", "spot": True},
     },
 }

@@ -64,9 +64,7 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         name,
         region=region,
         bucket=bucket.bucket,
-        versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(
-            status="Enabled" if store.versioning else "Suspended"
-        ),
+        versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
         opts=child,
     )
     encrypted = aws.s3.BucketServerSideEncryptionConfiguration(

@@ -346,7 +346,7 @@ class EksCluster(pulumi.ComponentResource):
             encryption_config=aws.eks.ClusterEncryptionConfigArgs(
                 provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=keys[0]), resources=["secrets"]
             ),
-            upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type=cluster.support),
+            upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             # Every add-on is declared, at a version; EKS would otherwise install its own, of none.
             bootstrap_self_managed_addons=False,
             tags=named(cluster.tags, self.eks_name),

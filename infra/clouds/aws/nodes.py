@@ -39,6 +39,9 @@ from slipway.infra.schema.taints import EFFECTS
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
+DISK_TYPE = "gp3"
+"""EBS type of nodes' root disks."""
+
 POOL_LABEL = "eks.amazonaws.com/nodegroup"
 """EKS puts it on every node, with the node group's name."""
 

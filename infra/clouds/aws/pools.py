@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from slipway.infra.clouds.aws.catalogue import instance_type
+from slipway.infra.clouds.aws.nodes import DISK_TYPE
 from slipway.infra.clouds.aws.roles import (
     GROUP_LIMIT,
     LAUNCH_TEMPLATE_LIMIT,
@@ -132,7 +133,8 @@ def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Re
         node_group_name=node_group_name(pool_name),
         node_role_arn=args.role.arn,
         subnet_ids=[args.subnets[zone].id for zone in pool.zones or cluster.zones],
-        ami_type=pool.image,
+        # With the driver, where there are GPUs.
+        ami_type="AL2023_x86_64_NVIDIA" if pool.has_gpus else "AL2023_x86_64_STANDARD",
         capacity_type=_capacity_type(pool),
         version=pool.kubernetes_version or cluster.kubernetes_version,
         launch_template=aws.eks.NodeGroupLaunchTemplateArgs(
@@ -190,7 +192,7 @@ def launch_template(name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> 
                 device_name=ROOT_DEVICE,
                 ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
                     encrypted="true",
-                    volume_type=pool.disk_type,
+                    volume_type=DISK_TYPE,
                     volume_size=pool.disk_size_gb,
                     delete_on_termination="true",
                 ),

@@ -37,8 +37,6 @@ from slipway.infra.schema.problems import Problem, did_you_mean, listed, nearest
 from slipway.infra.schema.renamed import Removed, by_transformation
 from slipway.infra.schema.request import Starter, Wish, has_room
 
-AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
-"""For how many days CloudWatch can be told to keep logs."""
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -57,9 +55,12 @@ class AwsPool(PoolSettings):
 
     other_names: ClassVar[Mapping[str, str]] = {
         "machine_type": "instance_type",
-        "image_type": "ami_type",
         "reservation": "capacity_reservation",
         "resource_labels": "tags",
+    }
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "ami_type": by_transformation("aws.eks.NodeGroup", "ami_type"),
+        "disk_type": by_transformation("aws.ec2.LaunchTemplate", "block_device_mappings[0].ebs.volume_type"),
     }
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -105,12 +106,6 @@ class AwsPool(PoolSettings):
         description="An EFA interface on every network card, for the pods of steps with `nodes`, and nodes close "
         "together. One zone only.",
     )
-    ami_type: AmiType | None = Field(
-        default=None,
-        description="Node image; default: `AL2023_x86_64_NVIDIA`, which has the driver, where the instance type "
-        "has GPUs, and else `AL2023_x86_64_STANDARD`.",
-    )
-    disk_type: Literal["gp3", "gp2"] = Field(default="gp3", description="EBS type of the root disk.")
     disk_size_gb: Int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
     instance_store: bool = Field(
         default=False,
@@ -172,11 +167,6 @@ class AwsPool(PoolSettings):
             return self.nodes.min or 0
         return 1 if self.nodes.count is None else self.nodes.count
 
-    @property
-    def image(self) -> AmiType:
-        """The type of its nodes' image, as chosen or as its instance type needs it."""
-        return self.ami_type or ("AL2023_x86_64_NVIDIA" if self.has_gpus else "AL2023_x86_64_STANDARD")
-
 
 class ControlPlane(Model):
     """From where the cluster's API can be reached, what it logs, and the key of its secrets.
@@ -228,6 +218,7 @@ class AwsCluster(ReachableCluster, CreatedCluster):
     other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
     removed: ClassVar[Mapping[str, Removed]] = {
         "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days"),
+        "support": by_transformation("aws.eks.Cluster", "upgrade_policy.support_type"),
         "charts": by_transformation("kubernetes.helm.v3.Release", "chart"),
     }
 
@@ -238,11 +229,6 @@ class AwsCluster(ReachableCluster, CreatedCluster):
         "name (`us-east-1a`). EKS refuses others once the cluster exists."
     )
     kubernetes_version: str = Field(default="1.36", description="Kubernetes version of control plane and nodes.")
-    support: Literal["STANDARD", "EXTENDED"] = Field(
-        default="STANDARD",
-        description="When the version's standard support ends, STANDARD has EKS upgrade the cluster; EXTENDED "
-        "keeps it a year longer, for a higher hourly fee.",
-    )
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     admins: list[str] = Field(
         default_factory=list,
@@ -276,19 +262,13 @@ class S3Store(StoreSettings):
         "temporary_days": by_transformation("aws.s3.BucketLifecycleConfiguration", "rules"),
         "cache_days": by_transformation("aws.s3.FilesSynchronizationConfiguration", "expiration_data_rules"),
         "access_log_days": by_transformation("aws.s3.BucketLifecycleConfiguration", "rules"),
+        "mount": Removed("remove it: the bucket is mounted with S3 Files, or write `kind: efs`"),
+        "versioning": Removed("remove it: versions are kept, which S3 Files needs, for `old_version_days`"),
     }
 
     kind: Literal["s3"] = Field(description="`s3`: an S3 bucket.")
     bucket: str | None = Field(
         default=None, description="Bucket name; default: `slipway-<stack>-<account>-<region>`."
-    )
-    mount: Literal["s3files", "mountpoint"] = Field(
-        default="s3files",
-        description="How pods mount it. `s3files` does all that a file system does; `mountpoint` is refused, "
-        "because Mountpoint for S3 can neither rename nor append.",
-    )
-    versioning: bool = Field(
-        default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
     )
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
     kms_key: str | None = Field(

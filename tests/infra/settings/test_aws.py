@@ -92,12 +92,7 @@ def test_the_other_clouds_stay_loadable_beside_it() -> None:
 
 def test_a_pool_needs_no_accelerator_to_have_one() -> None:
     pool = AwsPool(instance_type="g4dn.xlarge")
-    assert (pool.has_gpus, pool.gpu_type, pool.image) == (True, "nvidia-tesla-t4", "AL2023_x86_64_NVIDIA")
-
-
-def test_a_pool_without_gpus_has_the_smaller_image() -> None:
-    pool = AwsPool(instance_type="m7i.xlarge")
-    assert (pool.has_gpus, pool.gpu_type, pool.image) == (False, None, "AL2023_x86_64_STANDARD")
+    assert (pool.has_gpus, pool.gpu_type) == (True, "nvidia-tesla-t4")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ POOLS: list[Any] = [
     wrong(f"{CPU}.accelerator", "nvidia-l4", "no GPU", "`g6.xlarge`"),
     wrong(f"{CPU}.gpu_sharing", {"clients": 2}, "no GPU"),
     elsewhere({f"{TRAIN}.gpu_sharing": {"clients": 49}}, f"{TRAIN}.gpu_sharing.clients", "above 48", "48 or less"),
-    wrong(f"{TRAIN}.ami_type", "AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"),
     wrong(f"{CPU}.instance_store", True, "NVMe", "disk_size_gb"),
     wrong(f"{TRAIN}.disk_size_gb", 10, "below 20", "20 or more"),
     elsewhere({f"{TRAIN}.nodes": {"min": 3, "max": 1}}, f"{TRAIN}.nodes.min", "`max`", "`min: 1`"),
@@ -233,8 +232,8 @@ NETWORKS: list[Any] = [
 ]
 
 STORES: list[Any] = [
-    wrong("store.mount", "mountpoint", "`s3files`"),
-    wrong("store.versioning", False, "versioning: true"),
+    wrong("store.mount", "mountpoint", "`kind: efs`"),
+    wrong("store.versioning", False, "`old_version_days`"),
     wrong("store.bucket", "My_Bucket"),
     wrong("store.bucket", "mine--x-s3"),
     wrong("store.kms_key", "mine", "not the ARN", "arn:aws:kms"),

@@ -13,7 +13,7 @@ from typing import Any
 from slipway.infra.accelerators import prices_of
 from slipway.infra.clouds.aws import nodes
 from slipway.infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_type
-from slipway.infra.clouds.aws.nodes import CLUSTER, template
+from slipway.infra.clouds.aws.nodes import CLUSTER, DISK_TYPE, template
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.platform import Rate
 from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
@@ -70,7 +70,7 @@ def node_charges(node: PricedNode) -> Iterator[tuple[Charge, str]]:
 
 def node_rate(cluster: AwsCluster, pool: AwsPool) -> Rate | None:
     """The price of a node of ``pool``; None where a part of it is not known."""
-    disks = [(pool.disk_type, pool.disk_size_gb)]
+    disks = [(DISK_TYPE, pool.disk_size_gb)]
     node = PricedNode(pool.instance_type, cluster.region, _bought(pool), disks)
     return rate_of(charge for charge, _ in node_charges(node))
 

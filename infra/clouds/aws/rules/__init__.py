@@ -123,20 +123,6 @@ def _bucket(store: S3Store) -> Iterator[Finding]:
             "and none of the beginnings and ends that S3 keeps for itself",
             "choose another, such as `<company>-slipway`, or remove it for the default",
         )
-    if store.mount == "mountpoint":
-        yield Finding(
-            ("store", "mount"),
-            store.mount,
-            "Mountpoint for S3 can neither rename a file nor append to one, and checkpoints and results need both",
-            "write `s3files`, or `kind: efs`",
-        )
-    if not store.versioning:
-        yield Finding(
-            ("store", "versioning"),
-            store.versioning,
-            "S3 Files tells by its versions what changed in the bucket, and does not work without them",
-            "write `versioning: true`; `old_version_days` says how soon old ones go",
-        )
 
 
 def _existing_bucket(store: ExistingS3Store) -> Iterator[Finding]:

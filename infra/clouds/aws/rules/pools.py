@@ -68,7 +68,6 @@ def check_pools(request: Request) -> Iterator[Finding]:
         yield from _machine(subject)
         yield from _accelerator(subject)
         yield from _sharing(subject)
-        yield from _image(subject)
         yield from _instance_store(subject)
 
 
@@ -155,17 +154,6 @@ def _sharing(subject: Subject) -> Iterator[Finding]:
             sharing.model_dump(),
             f"`{machine.name}` has no GPU",
             "remove it, or take an instance type with GPUs",
-            read=subject.on("instance_type"),
-        )
-
-
-def _image(subject: Subject) -> Iterator[Finding]:
-    if subject.pool.ami_type == "AL2023_x86_64_STANDARD" and subject.machine and subject.machine.gpus:
-        yield Finding(
-            (*subject.at, "ami_type"),
-            subject.pool.ami_type,
-            f"`{subject.machine.name}` has GPUs, and that image has no driver for them",
-            "remove it, or write `AL2023_x86_64_NVIDIA`",
             read=subject.on("instance_type"),
         )
 

@@ -59,11 +59,11 @@ def addon(recording: Recording, name: str) -> Resource:
 
 
 def test_the_cluster_is_what_the_settings_and_eks_practice_ask_for() -> None:
-    inputs = declare(changed(support="EXTENDED", kubernetes_version="1.35")).one(CLUSTER).inputs
+    inputs = declare(changed(kubernetes_version="1.35")).one(CLUSTER).inputs
     expected = {
         "name": "slipway-test-dev",
         "version": "1.35",
-        "upgradePolicy": {"supportType": "EXTENDED"},
+        "upgradePolicy": {"supportType": "STANDARD"},
         "bootstrapSelfManagedAddons": False,
         "kubernetesNetworkConfig": {"ipFamily": "ipv4", "serviceIpv4Cidr": "172.20.0.0/16"},
     }

@@ -135,9 +135,9 @@ def test_of_an_existing_bucket_nothing_is_declared_and_the_own_roles_reach_the_f
 
 def test_what_is_no_bucket_or_no_folder_is_refused_together() -> None:
     with pytest.raises(SettingsError) as error:
-        with_store(kind="existing-s3", bucket="s3://team-data/x", folder="../*", versioning=True)
+        with_store(kind="existing-s3", bucket="s3://team-data/x", folder="../*", location="x")
     keys = {problem.key for problem in error.value.problems}
-    assert keys >= {"slipway:store.bucket", "slipway:store.folder", "slipway:store.versioning"}
+    assert keys >= {"slipway:store.bucket", "slipway:store.folder", "slipway:store.location"}
 
 
 def test_nobody_reads_the_bucket_without_tls() -> None:
