@@ -72,11 +72,11 @@ $(BIN)/uv:
 # PYTHONDONTWRITEBYTECODE, and most of what is installed is never imported.
 define INSTALL
 @echo "Installing what $< pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
-@$(BIN)/python -m slipway.tools.progress "Installing packages" \
+@$(BIN)/python -m slipway.command.progress "Installing packages" \
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
-@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.tools.progress "Compiling what a rehearsal imports" sh -c '\
+@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m slipway.command.progress "Compiling what a rehearsal imports" sh -c '\
 $(BIN)/python -c "import tensorflow, keras, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
-$(BIN)/python -c "import slipway.offline.rehearsal.cli, slipway.offline.rehearsal.output.report; \
+$(BIN)/python -c "import slipway.rehearse.cli, slipway.rehearse.output.report; \
 from importlib.util import find_spec; from slipway.infra.clouds.registry import CLOUDS; \
 [__import__(part) for cloud in CLOUDS for name in (\"platforms\", \"emulator\") \
 if find_spec(part := f\"slipway.infra.clouds.{cloud}.{name}\")]"; wait'
@@ -167,7 +167,7 @@ pin-images: $(VENV)/.runtime ## Name the default images by the digests that the 
 	@$(BIN)/python -m slipway pin-images
 
 refresh-prices: $(VENV)/.runtime ## Write today's prices and zones of accelerators into their data files
-	@$(BIN)/python -m slipway.tools.refresh_prices
+	@$(BIN)/python -m slipway.command.refresh_prices
 
 # Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
 # The slow ones wait more than they compute, so three workers keep two cores busy.
@@ -260,12 +260,12 @@ endif
 
 docs: $(BIN)/uv ## Build the pages as a site, with search, into build/docs/site; fails at a dead link
 	@$(BIN)/uv run --quiet --isolated --no-project --python $(BIN)/python --with-requirements requirements-docs.txt \
-		python -m slipway.tools.site
+		python -m slipway.command.site
 
 # The same commit and tag give the same bytes: hatchling orders the files and gives them all one date.
 package: $(VENV)/.dev ## Build the package `slipway` into dist/, as a wheel and a source distribution, and the template of a project
 	@rm -rf dist; $(BIN)/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir dist
-	@$(BIN)/python -m slipway.tools.new.publishing dist
+	@$(BIN)/python -m slipway.command.new.publishing dist
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

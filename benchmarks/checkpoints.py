@@ -99,7 +99,7 @@ def measure(folder: Path, to: str, options: argparse.Namespace, *, beside: bool)
     local.mkdir()
     to = to.replace("{output}", str(output)).replace("{disk}", str(local))
     words = ["python3", "train.py", to, options.epochs, options.seconds, size]
-    runner = [sys.executable, "-m", "slipway.workloads.runtime.steps.command"]
+    runner = [sys.executable, "-m", "slipway.runtime.steps.command"]
     command = [*runner, "--output", output, "--code", code, *flags, "--", *words]
     slow = {**slowed(folder, folder / "store", options.rate * 1e6), "TMPDIR": options.disk}
     began = time.monotonic()

@@ -23,6 +23,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from benchmarks.training import processor
+from slipway.engine.evaluate import evaluate
 from slipway.infra.kubernetes import job
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
@@ -30,7 +31,6 @@ from slipway.infra.pipelines.discovery import DeclaredPipeline, pipeline
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.placement.placing import place
 from slipway.infra.platform import Platform, Pool, Resources, Store, Taint
-from slipway.offline.engine.evaluate import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from slipway.workloads.runtime.devices import before_import
+from slipway.runtime.devices import before_import
 
 _started = time.monotonic()
 

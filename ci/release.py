@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = Path("dist")
 TEMPLATE = "slipway-template.zip"
-"""What `pulumi new` begins a project with: `slipway.tools.new.publishing.ARCHIVE`, which `make package` writes."""
+"""What `pulumi new` begins a project with: `ARCHIVE` in `slipway.command.new.publishing`."""
 FOLDER = Path("build/ci/release")
 NOTES = FOLDER / "notes.md"
 CHANGELOG = "CHANGELOG.md"

@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 
-from slipway.offline import end_quietly
+from slipway.interrupts import end_quietly
 
 TRACEBACK = "SLIPWAY_TRACEBACK"
 """The environment variable that has the traceback printed where the command itself fails. It may quote values."""
@@ -18,13 +18,13 @@ def main() -> None:
     """
     end_quietly()
     try:
-        from slipway.tools.command import app  # noqa: PLC0415
+        from slipway.command.app import app  # noqa: PLC0415
 
         app(prog_name="slipway")
     except Exception as error:
+        from slipway.engine.evaluation.worker import message, where  # noqa: PLC0415
         from slipway.infra.exits import Exit  # noqa: PLC0415
         from slipway.infra.places import LIBRARY, PROJECT  # noqa: PLC0415
-        from slipway.offline.evaluation.worker import message, where  # noqa: PLC0415
 
         place = where(error, PROJECT) or where(error, LIBRARY)
         if os.environ.get(TRACEBACK):

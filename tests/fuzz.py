@@ -33,7 +33,7 @@ from typing import Any
 
 import yaml
 
-from slipway.tools.reference import shipped
+from slipway.command.reference import shipped
 
 ROOT = Path(__file__).parents[1]
 STACKS = shipped.stacks()
@@ -263,7 +263,7 @@ def _tree(folder: Path) -> Path:
 
 @cache
 def _secrets() -> Any:
-    from slipway.offline.evaluation.encoding import Secrets
+    from slipway.engine.evaluation.encoding import Secrets
 
     return Secrets(b"key")
 
@@ -291,15 +291,15 @@ def _written(case: Case, tree: Path) -> Generator[None]:
 
 def wrong(case: Case, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
+    from slipway.engine.evaluation.__main__ import evaluate_stack, other_stacks
+    from slipway.engine.evaluation.decoding import decode
+    from slipway.engine.evaluation.worker import evaluate_or_fail as printed
+    from slipway.evaluated.model import document
     from slipway.infra.exits import Exit
     from slipway.infra.review.contract import Severity
-    from slipway.offline.evaluated.model import document
-    from slipway.offline.evaluation.__main__ import evaluate_stack, other_stacks
-    from slipway.offline.evaluation.decoding import decode
-    from slipway.offline.evaluation.worker import evaluate_or_fail as printed
-    from slipway.offline.preview.build import Options, build, exit_code
-    from slipway.offline.preview.markdown import comment
-    from slipway.offline.preview.revisions import Evaluations
+    from slipway.preview.build import Options, build, exit_code
+    from slipway.preview.markdown import comment
+    from slipway.preview.revisions import Evaluations
 
     stack = case.stack
     with _written(case, tree):

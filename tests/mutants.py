@@ -1,7 +1,7 @@
-"""Mutated code: whether the tests notice that one place of `infra` or `offline` says something else.
+"""Mutated code: whether the tests notice that one place of the package says something else.
 
     python -m tests.mutants --count 60 --seed 1
-    python -m tests.mutants --count 5 --room infra/schema -- -m "not long" tests/infra/schema
+    python -m tests.mutants --count 5 --room slipway/infra/schema -- -m "not long" tests/infra/schema
 
 Comparisons are turned round, numbers are one larger, `and` and `or` stand for each other, and a `not` is gone: one
 place at a time, in a copy of the working tree. What follows `--` is for pytest, by default what `make test` runs.
@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.support.checkout import copy_checkout
 from tests.support.clones import git
 
-ROOMS = ("infra", "offline")
+ROOMS = tuple(f"slipway/{room}" for room in ("infra", "engine", "evaluated", "policies", "preview", "rehearse"))
 
 LANE = ("-m", "not slow and not long")
 
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--room", action="append", help="a folder to mutate, by default infra and offline")
+    parser.add_argument("--room", action="append", help="a folder to mutate, by default any of `ROOMS`")
     parser.add_argument("pytest", nargs="*", default=LANE, help="which tests are run")
     options = parser.parse_args(arguments)
     survivors = 0

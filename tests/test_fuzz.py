@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.tools.reference import shipped
+from slipway.command.reference import shipped
 from tests import fuzz
 
 PROBLEM = {"key": "slipway:namespace", "value": "'x'", "reason": "wrong", "fix": "correct it"}

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from slipway.command.reference import shipped
+from slipway.engine.stack_config import stack_config
+from slipway.evaluated.places import is_agent
+from slipway.evaluated.pod_rules import breaches, words
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.platform import Node, Resources
@@ -18,10 +22,6 @@ from slipway.infra.review.stack import Resource
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.settings.loading import load
-from slipway.offline.engine.stack_config import stack_config
-from slipway.offline.evaluated.places import is_agent
-from slipway.offline.evaluated.pod_rules import breaches, words
-from slipway.tools.reference import shipped
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import other_stacks

@@ -249,7 +249,7 @@ def install(checkout: Path, folder: Path, stamp: str, *, uv: str) -> subprocess.
     """What make says while it installs by the shell script ``uv`` into ``folder``."""
     scripts = {
         "uv": f'echo "$@" >{folder}/called; {uv}',
-        "python": f'test "$2" = slipway.tools.progress && exec {sys.executable} "$@"; '
+        "python": f'test "$2" = slipway.command.progress && exec {sys.executable} "$@"; '
         f'echo "$PYTHONDONTWRITEBYTECODE$@" >>{folder}/compiled; exit 1',
     }
     (folder / "bin").mkdir()
@@ -271,9 +271,7 @@ def test_an_installation_says_its_size_and_lists_no_packages(checkout: Path, tmp
     assert len(done.stdout.splitlines() + done.stderr.splitlines()) == 3
     assert "--require-hashes" in (tmp_path / "called").read_text(encoding="utf-8")
     compiled = (tmp_path / "compiled").read_text(encoding="utf-8")
-    assert "\n-c import slipway.offline.rehearsal" in f"\n{compiled}", (
-        "importing without bytecode takes seconds each time"
-    )
+    assert "\n-c import slipway.rehearse" in f"\n{compiled}", "importing without bytecode takes seconds each time"
     assert (tmp_path / stamp).exists()
 
 

@@ -78,8 +78,8 @@ def strings(value: object) -> Iterator[str]:
 def words_in_backticks() -> Mapping[str, str]:
     """What stands in backticks, with a place of it."""
     places: dict[str, str] = {}
-    for room in ("infra", "offline", "tools"):
-        for path in sorted((ROOT / room).rglob("*")):
+    for room in ("infra", "engine", "evaluated", "policies", "preview", "rehearse", "command"):
+        for path in sorted((ROOT / "slipway" / room).rglob("*")):
             place = path.relative_to(ROOT)
             if path.suffix == ".py":
                 texts: Iterable[tuple[int, str]] = texts_of(ast.parse(path.read_text(encoding="utf-8")))

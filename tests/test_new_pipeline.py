@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from slipway.command.reference import shipped
+from slipway.command.verbs.previews import Format
+from slipway.evaluated.model import Preview
 from slipway.infra.exits import Exit
 from slipway.infra.review.contract import Severity
-from slipway.offline.evaluated.model import Preview
-from slipway.offline.preview.build import exit_code
-from slipway.tools.reference import shipped
-from slipway.tools.verbs.previews import Format
+from slipway.preview.build import exit_code
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clone_previews import preview_clone, said
 from tests.support.clones import git, python
@@ -75,7 +75,7 @@ CHECK = """
 import json, sys
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.offline.engine.stack_config import stack_config
+from slipway.engine.stack_config import stack_config
 from pathlib import Path
 raw = stack_config("local", Path.cwd())
 raw = {key.removeprefix("slipway:"): value for key, value in raw.items() if key.startswith("slipway:")}
@@ -189,7 +189,7 @@ def words(root: Path) -> Path:
 
 @pytest.mark.slow
 def test_pipelines_are_in_the_reference_and_their_mistakes_in_the_list(words: Path) -> None:
-    page = python(words, "-c", "from slipway.tools.reference.settings import page; print(page())")
+    page = python(words, "-c", "from slipway.command.reference.settings import page; print(page())")
     assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
     assert "| `file` | text | **required** | The file's path in the store. |" in page

@@ -101,7 +101,7 @@ def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstre
 
 @pytest.mark.long
 def test_the_pages_and_stacks_of_upstream_stay_as_they_are_beside_those_of_the_user(project: Path) -> None:
-    python(project, "-m", "slipway.tools.reference.settings", "--check")
+    python(project, "-m", "slipway.command.reference.settings", "--check")
     printed = python(project, "-m", "slipway", "check", "--stack", STACK, "--stack", "gcp-dev")
     assert STACK in printed
     assert "error" not in printed

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import slipway
-from slipway.tools.command import app
-from slipway.tools.new.stack import PLACES
+from slipway.command.app import app
+from slipway.command.new.stack import PLACES
 from tests.support.checkout import ROOT, copy_checkout
 from tests.support.clones import git
 from tests.support.project import PROJECT_FILE, STACK
@@ -111,9 +111,9 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
         "slipway/docs/your-project.md",
         "slipway/infra/program.py",
         "slipway/infra/data/images.toml",
-        "slipway/workloads/runtime/search/requirements.txt",
-        "slipway/workloads/apps/page/static/page.js",
-        "slipway/tools/new/templates/pipeline/train.py.j2",
+        "slipway/runtime/search/requirements.txt",
+        "slipway/runtime/apps/page/static/page.js",
+        "slipway/command/new/templates/pipeline/train.py.j2",
     } <= {*names}
     ours = [name for name in names if "/templates/" not in name]
     assert [name for name in ours if "test" in Path(name).name.split("_")] == []

@@ -1,6 +1,6 @@
 """A secret that stands in clear in a stack file is in nothing that the tools print or write.
 
-That a program may print a secret which it was given is in `tests.offline.rehearsal.machine.test_programs`.
+That a program may print a secret which it was given is in `tests.rehearse.machine.test_programs`.
 """
 
 import copy
@@ -75,7 +75,7 @@ def test_previews_are_without_it(clone: Path, tmp_path: Path) -> None:
 
 
 def test_evaluations_are_without_it(clone: Path) -> None:
-    printed = run(clone, "-m", "slipway.offline.evaluation", *stacks(*STACKS))
+    printed = run(clone, "-m", "slipway.engine.evaluation", *stacks(*STACKS))
 
     assert "shows-secrets" in printed
     assert PLANTED not in printed

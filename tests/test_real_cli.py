@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slipway.tools.reference import shipped
+from slipway.command.reference import shipped
 from tests.support.checkout import copy_checkout
 
 PLUGINS = {

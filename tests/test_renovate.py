@@ -25,16 +25,16 @@ def matches(path: str) -> Iterator[dict[str, str]]:
 
 
 def test_every_chart_image_and_linter_is_known() -> None:
-    charts = tomllib.loads((ROOT / "infra/data/charts.toml").read_text(encoding="utf-8"))
-    assert {match["depName"]: match["currentValue"] for match in matches("infra/data/charts.toml")} == {
+    charts = tomllib.loads((ROOT / "slipway/infra/data/charts.toml").read_text(encoding="utf-8"))
+    assert {match["depName"]: match["currentValue"] for match in matches("slipway/infra/data/charts.toml")} == {
         name: chart["version"] for name, chart in charts.items()
     }
-    images = tomllib.loads((ROOT / "infra/data/images.toml").read_text(encoding="utf-8"))
-    assert {match["depName"]: match["currentValue"] for match in matches("infra/data/images.toml")} == {
+    images = tomllib.loads((ROOT / "slipway/infra/data/images.toml").read_text(encoding="utf-8"))
+    assert {match["depName"]: match["currentValue"] for match in matches("slipway/infra/data/images.toml")} == {
         image["repository"]: image["tags"][0] for image in images.values()
     }
-    proxy = tomllib.loads((ROOT / "infra/data/login-proxy.toml").read_text(encoding="utf-8"))
-    [match] = matches("infra/data/login-proxy.toml")
+    proxy = tomllib.loads((ROOT / "slipway/infra/data/login-proxy.toml").read_text(encoding="utf-8"))
+    [match] = matches("slipway/infra/data/login-proxy.toml")
     assert [*match.values()] == [proxy["repository"], proxy["version"], proxy["digest"]]
     [linter] = matches("Makefile")
     assert linter["depName"] == "rhysd/actionlint"

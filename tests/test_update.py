@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS
+from slipway.rehearse.machine.environments import ENVIRONMENTS
 from tests.support.checkout import copy_checkout
 from tests.support.clones import git
 from tests.support.project import PROJECT_FILE, STACK
 from tests.support.releases import build, release
 from tests.support.tree import write_tree
-from tests.workloads.wheels import pin
+from tests.support.wheels import pin
 
 FILES = {
     "Pulumi.yaml": PROJECT_FILE,
@@ -30,7 +30,7 @@ FILES = {
     ),
     "workloads/lines/count.py": "print()\n",
 }
-SHIPPED = "slipway/workloads/runtime/store.py"
+SHIPPED = "slipway/runtime/store.py"
 """What every pod ships."""
 
 LIMITS = tuple(f'default="{limit}", description="Hard limit over' for limit in ("2h", "3h"))

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from slipway.command.reference import shipped
 from slipway.infra.clouds.registry import CLOUDS
-from slipway.offline.policies.jobs import LOGIN
-from slipway.tools.reference import shipped
+from slipway.policies.jobs import LOGIN
 from tests.support.checkout import ROOT
 
 BIN = Path(sys.executable).parent

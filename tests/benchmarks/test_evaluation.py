@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.evaluation import declare
-from slipway.offline.engine.evaluate import evaluate
+from slipway.engine.evaluate import evaluate
 
 ROOT = Path(__file__).parents[2]
 JOB = "kubernetes:batch/v1:Job"

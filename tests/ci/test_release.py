@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ci import release
-from slipway.tools.new import publishing
+from slipway.command.new import publishing
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 

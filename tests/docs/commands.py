@@ -15,7 +15,7 @@ BLOCKS = list(blocks(ROOT))
 
 IN_FULL_ELSEWHERE = {"make demo", "make rehearse FRESH=1", "make rehearse STACK=gcp-dev BENCHMARK=1"}
 """Commands whose program other tests run, and look at what it makes: `test_demo_of_mnist.py`, `test_engine.py` and
-`test_end_to_end.py` in `tests/offline/rehearsal`. `make` only says here what it would run.
+`test_end_to_end.py` in `tests/rehearse`. `make` only says here what it would run.
 """
 
 NEW = {"STACK": "stacks/Pulumi.{}.yaml", "PIPELINE": "workloads/{}"}

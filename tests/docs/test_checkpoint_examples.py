@@ -29,7 +29,7 @@ def examples() -> dict[str, tuple[str, str]]:
 def began_after(folder: Path, words: list[str], awaited: str) -> int:
     """Run the program until its log has what is awaited, tell it to end, and return after which step it began."""
     command = [
-        sys.executable, "-m", "slipway.workloads.runtime.steps.command", "--output", str(folder / "out"), "--code",
+        sys.executable, "-m", "slipway.runtime.steps.command", "--output", str(folder / "out"), "--code",
         str(folder / "code"), "--checkpoints", json.dumps({"grace": 20}), "--", *words,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.engine.stack_config import stack_config
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.settings.loading import lay_over, load
 from slipway.infra.settings.model import Settings
-from slipway.offline.engine.stack_config import stack_config
 from tests.docs.commands import BLOCKS, NEW, commands, new
 from tests.docs.fences import Block
 from tests.support.checkout import ROOT
 from tests.support.stack_values import other_stacks
 
-KNOWN = {"sh", "sh cloud", "text", "python", "python matrix", "json"}
+KNOWN = {"mermaid", "sh", "sh cloud", "text", "python", "python matrix", "json"}
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -169,7 +169,8 @@ def test_the_files_of_a_cloud_exist() -> None:
     """The page about clouds names its files from the folder of the cloud."""
     page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     spans = SPAN.findall(re.split(r"^## ", page.partition("\n## Add a cloud\n")[2], flags=re.MULTILINE)[0])
-    files = [span for span in spans if re.fullmatch(r"(?!infra/|tests/)[\w*/{},]+\.(py|toml|json|yaml\.j2)", span)]
+    below = re.compile(r"(?!slipway/|tests/)[\w*/{},]+\.(py|toml|json|yaml\.j2)")
+    files = [span for span in spans if below.fullmatch(span)]
     assert len(files) > 10
     assert [file for file in files if not is_there(f"infra/clouds/<cloud>/{file}")] == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.offline.files import LOCK, MARK
+from slipway.files import LOCK, MARK
 from tests.docs.commands import new_clone, rehearses, run, typed_blocks
 from tests.docs.fences import Block
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.tools import site
+from slipway.command import site
 from tests.support.browser import chromium
 from tests.support.checkout import ROOT, copy_checkout
 

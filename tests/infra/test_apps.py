@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from slipway.engine.provider_outputs import computed_outputs
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.platform import DECLARED_ALONE
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.offline.engine.provider_outputs import computed_outputs
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import changed

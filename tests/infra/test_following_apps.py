@@ -15,7 +15,7 @@ from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Stack
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.offline.policies.check import check
+from slipway.policies.check import check
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 
@@ -130,7 +130,7 @@ def test_one_that_follows_names_no_result_so_that_its_pods_outlive_a_night(folde
     assert "/store/tried/judge/" not in json.dumps(result)
     assert "slipway/inputs" not in result["metadata"]["annotations"]
     started = words(recording, "tried-look")
-    assert started[:3] == ["python3", "-m", "slipway.workloads.runtime.apps.inputs"]
+    assert started[:3] == ["python3", "-m", "slipway.runtime.apps.inputs"]
     assert started[started.index("--follow") + 1] == "/store/tried/newest/runs.json"
     assert started[started.index("--input") + 1] == "judge=judge"
     assert started[started.index("--") + 1 :] == ["python", "ask.py", "8080", "/tmp/results/judge"]

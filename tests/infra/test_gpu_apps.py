@@ -87,8 +87,8 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     recording = run(folder, {"ask": ON_GPU})
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
     test, before, custom = parts(container)
-    assert test[:3] == ["python", "-m", "slipway.workloads.gates.gpus"]
-    assert before[:4] == ["python3", "-m", "slipway.workloads.runtime.supplied", "--libraries"]
+    assert test[:3] == ["python", "-m", "slipway.runtime.gates.gpus"]
+    assert before[:4] == ["python3", "-m", "slipway.runtime.supplied", "--libraries"]
     assert before[4].startswith("/store/cuda/libraries/")
     assert before[5:] == ["--code", "/bundle/code"]
     assert custom == ["python", "ask.py", "--port", "8080"]
@@ -113,8 +113,8 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
 def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
     _, before, custom = parts(container)
-    assert before[:3] == ["python3", "-m", "slipway.workloads.runtime.supplied"]
-    assert custom[:3] == ["python3", "-m", "slipway.workloads.apps.notebook.serve"]
+    assert before[:3] == ["python3", "-m", "slipway.runtime.supplied"]
+    assert custom[:3] == ["python3", "-m", "slipway.runtime.apps.notebook.serve"]
 
 
 @pytest.mark.slow

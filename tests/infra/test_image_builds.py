@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from slipway.evaluated.pod_rules import breaches
+from slipway.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
 from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
@@ -13,10 +15,8 @@ from slipway.infra.program import declare
 from slipway.infra.review.stack import JOB, Resource, Stack, at, mapping, mappings
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.offline.evaluated.pod_rules import breaches
-from slipway.offline.evaluated.workloads import DEPLOYMENT, STATEFUL_SET
-from slipway.offline.preview.build import image_remarks
-from slipway.offline.preview.differences import compare
+from slipway.preview.build import image_remarks
+from slipway.preview.differences import compare
 from tests.support.checkout import ROOT
 from tests.support.clouds.aws_values import AWS
 from tests.support.recording import Recording, record

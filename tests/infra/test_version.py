@@ -7,9 +7,9 @@ import pytest
 from packaging.version import Version
 from typer.testing import CliRunner
 
+from slipway.command.app import app
 from slipway.infra import version
 from slipway.infra.version import checkout_version
-from slipway.tools.command import app
 from tests.support.clones import git
 from tests.support.tree import write_tree
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.offline.rehearsal.machine.environments import ENVIRONMENTS
+from slipway.rehearse.machine.environments import ENVIRONMENTS
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def copy_checkout(target: Path) -> Path:
 def linked_checkout(target: Path, stacks: Mapping[str, Mapping[str, Any]]) -> Path:
     """The repository at ``target``, by links to its folders, with stacks of these settings in place of its own."""
     target.mkdir(exist_ok=True)
-    for name in ("infra", "offline", "slipway", "workloads", "Pulumi.yaml", "__main__.py"):
+    for name in ("infra", "slipway", "workloads", "Pulumi.yaml", "__main__.py"):
         (target / name).symlink_to(ROOT / name)
     contents = {
         f"stacks/Pulumi.{name}.yaml": json.dumps({"config": {f"slipway:{key}": settings[key] for key in settings}})

@@ -1,6 +1,6 @@
 """What a preview says of the working tree of a clone, without a process of its own for what it says.
 
-`tests.offline.preview.test_cli` has that the command says the same to the byte.
+`tests.preview.test_cli` has that the command says the same to the byte.
 """
 
 import io
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slipway.offline.engine.stack_config import load_stack
-from slipway.offline.evaluated.model import Preview, document
-from slipway.offline.preview.build import Options, build
-from slipway.offline.preview.cli import WIDTH
-from slipway.offline.preview.markdown import comment
-from slipway.offline.preview.revisions import Evaluations, check_out, evaluate_trees
-from slipway.offline.preview.terminal import show
-from slipway.tools.verbs.previews import Format
+from slipway.command.verbs.previews import Format
+from slipway.engine.stack_config import load_stack
+from slipway.evaluated.model import Preview, document
+from slipway.preview.build import Options, build
+from slipway.preview.cli import WIDTH
+from slipway.preview.markdown import comment
+from slipway.preview.revisions import Evaluations, check_out, evaluate_trees
+from slipway.preview.terminal import show
 
 TODAY = date(2026, 11, 18)
 

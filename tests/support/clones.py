@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from slipway.command import pin_images
 from slipway.infra.pipelines.images import DATA, IMAGES
-from slipway.tools import pin_images
 from tests.support.checkout import ROOT, copy_checkout
 
 GCP_DEV = "stacks/Pulumi.gcp-dev.yaml"

@@ -154,7 +154,7 @@ def _become(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> N
 
 
 def main() -> None:
-    from slipway.workloads.runtime.devices import before_import
+    from slipway.runtime.devices import before_import
 
     before_import()
     for name in ("keras", "tensorflow"):

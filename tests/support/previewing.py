@@ -7,6 +7,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from slipway.engine.evaluate import evaluate
+from slipway.engine.stack_config import stack_config
+from slipway.evaluated.model import Finding
+from slipway.evaluated.operations import compare_resources
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.kubernetes.review import REVIEW
 from slipway.infra.program import declare
@@ -14,12 +18,8 @@ from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Stack
 from slipway.infra.schema.problems import PREFIX, without_prefix
 from slipway.infra.settings.loading import load
-from slipway.offline.engine.evaluate import evaluate
-from slipway.offline.engine.stack_config import stack_config
-from slipway.offline.evaluated.model import Finding
-from slipway.offline.evaluated.operations import compare_resources
-from slipway.offline.policies.changes import Change
-from slipway.offline.policies.check import check_change
+from slipway.policies.changes import Change
+from slipway.policies.check import check_change
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
 from tests.support.stack_values import changed, other_stacks

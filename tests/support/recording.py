@@ -13,12 +13,12 @@ import pulumi
 from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 
+from slipway.engine.emulated_cloud import NoStore
+from slipway.engine.evaluate import evaluate
+from slipway.engine.monitor import Evaluation, EvaluationError, Hooks, Observer
+from slipway.engine.provider_outputs import is_marked
 from slipway.infra.emulator import Emulator
 from slipway.infra.review.stack import Resource, Secret
-from slipway.offline.engine.emulated_cloud import NoStore
-from slipway.offline.engine.evaluate import evaluate
-from slipway.offline.engine.monitor import Evaluation, EvaluationError, Hooks, Observer
-from slipway.offline.engine.provider_outputs import is_marked
 
 PROJECT = "slipway"
 

@@ -15,10 +15,10 @@ import yaml
 from rich.console import Console
 
 from slipway.infra.program import declare
-from slipway.offline.rehearsal.engine import Engine
-from slipway.offline.rehearsal.output.outcome import Options, Outcome
-from slipway.offline.rehearsal.session import Session, configure
-from slipway.offline.rehearsal.state import JobRecord, Phase, ServiceRecord
+from slipway.rehearse.engine import Engine
+from slipway.rehearse.output.outcome import Options, Outcome
+from slipway.rehearse.session import Session, configure
+from slipway.rehearse.state import JobRecord, Phase, ServiceRecord
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
+from slipway.engine.evaluate import evaluate
+from slipway.engine.stack_config import references, stack_config
 from slipway.infra.clouds.registry import CLOUDS, emulators
 from slipway.infra.emulator import Emulator
 from slipway.infra.program import declare
 from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.problems import without_prefix
-from slipway.offline.engine.evaluate import evaluate
-from slipway.offline.engine.stack_config import references, stack_config
 from tests.support.checkout import ROOT
 from tests.support.stack_values import other_stacks, stack_settings
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from slipway.engine.other_stacks import OtherStacks
+from slipway.engine.stack_config import stack_config
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from slipway.offline.engine.other_stacks import OtherStacks
-from slipway.offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
 
 GCP: Mapping[str, Any] = {

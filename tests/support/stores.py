@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.workloads.runtime.history import FACTS
-from slipway.workloads.runtime.store import MANIFEST, Manifest, publish
+from slipway.runtime.history import FACTS
+from slipway.runtime.store import MANIFEST, Manifest, publish
 
 
 def add_result(

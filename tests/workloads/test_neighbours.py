@@ -15,9 +15,9 @@ import pytest
 
 from slipway.infra.pipelines.contract import PipelineSettings
 from slipway.infra.pipelines.discovery import apps_of, declared_steps, pipeline
-from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.rehearse.machine.processes import free_ports
 from tests.support.checkout import ROOT
-from tests.workloads.steps import run
+from tests.support.steps import run
 
 FOLDER = ROOT / "workloads" / "neighbours"
 
@@ -30,7 +30,7 @@ def settings() -> PipelineSettings:
 @pytest.mark.parametrize(("neighbours", "least"), [(1, 0.95), (3, 0.95)])
 def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: float) -> None:
     run(
-        "runtime.steps.command",
+        "slipway.runtime.steps.command",
         *("--output", tmp_path / "fit", "--code", FOLDER, "--result", "accuracy=metrics.json#/accuracy"),
         *("--", sys.executable, "fit.py", "--neighbours", neighbours, "--output", tmp_path / "fit"),
     )

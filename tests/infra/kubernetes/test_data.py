@@ -22,10 +22,10 @@ from tests.support.tree import write_tree
 JOB = "kubernetes:batch/v1:Job"
 FILES = {
     "workloads/__init__.py": "",
-    "slipway/workloads/runtime/__init__.py": "",
-    "slipway/workloads/runtime/steps/command.py": "",
-    "slipway/workloads/runtime/steps/folders.py": "",
-    "slipway/workloads/runtime/items/worker.py": "",
+    "slipway/runtime/__init__.py": "",
+    "slipway/runtime/steps/command.py": "",
+    "slipway/runtime/steps/folders.py": "",
+    "slipway/runtime/items/worker.py": "",
     "toy/train.py": "",
 }
 PHOTOS, TABLES = data_at("photos", "gs://team-data/cats", "1" * 64), data_at("tables", "{store}/shared/tables")

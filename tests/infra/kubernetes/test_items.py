@@ -54,7 +54,7 @@ def flags(job: Resource) -> dict[str, str]:
 
 def test_the_worker_is_told_what_to_do_and_where_the_queue_is(job: Callable[..., Resource]) -> None:
     live = flags(job())
-    assert container(job())["command"] == ["python3", "-m", "slipway.workloads.runtime.items.worker"]
+    assert container(job())["command"] == ["python3", "-m", "slipway.runtime.items.worker"]
     prepared = live["--input"].removeprefix("prepare=")
     assert live["--items"] == f"{prepared}/days/*.csv"
     assert {name: live[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {

@@ -41,8 +41,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "work/model.py": "",
         "work/common.py": "",
         "work/requirements.txt": "numpy==2.0",
-        "slipway/workloads/runtime/steps/packages.py": "",
-        "slipway/workloads/runtime/usage/measure.py": "",
+        "slipway/runtime/steps/packages.py": "",
+        "slipway/runtime/usage/measure.py": "",
         "images/3.png": "3",
         "images/labels.json": "{}",
     }
@@ -100,7 +100,7 @@ def test_the_same_program_declares_the_same_jobs(root: Path, preview: bool) -> N
         ("work/model.py", {"digits-train", "digits-predict"}),
         ("work/predict.py", {"digits-predict"}),
         ("work/report.py", {"digits-report"}),
-        ("slipway/workloads/runtime/steps/packages.py", set()),
+        ("slipway/runtime/steps/packages.py", set()),
     ],
 )
 def test_one_changed_byte_runs_its_step_and_those_after_it_again_and_no_other(
@@ -250,8 +250,8 @@ def test_a_job_says_where_its_result_is_what_it_reads_and_what_is_worth_showing(
     recording = run(program_steps, root)
     annotations = {name: job.inputs["metadata"]["annotations"] for name, job in jobs(recording).items()}
     train, prepare = annotations["digits-train"], annotations["digits-prepare"]
-    assert f"/store/{train['slipway/run']}" in pod(jobs(recording)["digits-train"])["containers"][0]["args"]
-    assert json.loads(train["slipway/inputs"]) == {"data": prepare["slipway/run"]}
+    assert f"/store/{train['slipway/runtime']}" in pod(jobs(recording)["digits-train"])["containers"][0]["args"]
+    assert json.loads(train["slipway/inputs"]) == {"data": prepare["slipway/runtime"]}
     assert ANNOTATION.validate_json(train["slipway/results"]) == RESULTS
     # A Job that leaves nothing in the store has no directory there.
     assert not [key for key in annotations["digits-report"] if key.startswith("slipway/")]

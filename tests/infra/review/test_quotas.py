@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from slipway.evaluated.model import QuotaNeed
 from slipway.infra.clouds.aws.catalogue import instance_types
 from slipway.infra.clouds.aws.review.charges import DATA as AWS_DATA
 from slipway.infra.clouds.aws.review.charges import quotas as aws_quotas
@@ -14,8 +15,7 @@ from slipway.infra.clouds.gcp.review import QUOTA_DATA as GCP_DATA
 from slipway.infra.clouds.gcp.review import quotas as gcp_quotas
 from slipway.infra.review.facts import Quota
 from slipway.infra.review.stack import UNKNOWN
-from slipway.offline.evaluated.model import QuotaNeed
-from slipway.offline.preview.tables import quota_words as needed_words
+from slipway.preview.tables import quota_words as needed_words
 from tests.support.clouds import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 

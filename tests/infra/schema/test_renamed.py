@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.engine.evaluation.__main__ import evaluate_stack
+from slipway.engine.evaluation.decoding import decode
+from slipway.engine.evaluation.encoding import Secrets
 from slipway.infra.clouds.existing.settings import ExistingPool
 from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.file.shape import PipelineStep
@@ -20,11 +23,8 @@ from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.schema.renamed import Removed, Renamed
 from slipway.infra.settings.loading import load
 from slipway.infra.version import FIRST, newest_release
-from slipway.offline.evaluation.__main__ import evaluate_stack
-from slipway.offline.evaluation.decoding import decode
-from slipway.offline.evaluation.encoding import Secrets
-from slipway.offline.preview.build import Options, build
-from slipway.offline.preview.revisions import Evaluations
+from slipway.preview.build import Options, build
+from slipway.preview.revisions import Evaluations
 from tests.support.checkout import ROOT
 from tests.support.project import PROJECT_FILE
 from tests.support.stack_values import changed

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from slipway.command.reference import settings
+from slipway.engine.stack_config import stack_config
 from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore
 from slipway.infra.clouds.gcp.catalogue import allocatable
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import lay_over, load, overlay_settings
 from slipway.infra.settings.model import Settings
-from slipway.offline.engine.stack_config import stack_config
-from slipway.tools.reference import settings
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 

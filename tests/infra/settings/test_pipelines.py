@@ -8,7 +8,6 @@ import pytest
 
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import ShippingError
-from slipway.infra.pipelines import discovery
 from slipway.infra.pipelines.file.reading import Folder, read
 from slipway.infra.placed import OWN_NAMES, Command
 from slipway.infra.settings.loading import load
@@ -56,25 +55,6 @@ def test_a_name_that_would_mean_two_things_is_refused(
     assert problem.key == f"slipway:pipelines.{key}"
     assert [name for name in names if name not in problem.reason] == []
     assert RENAME in problem.fix
-
-
-@pytest.mark.parametrize(
-    ("section", "key"), [({"apps": {}}, "pipelines.apps"), ({"mine": {"uses": "apps"}}, "pipelines.mine.uses")]
-)
-def test_a_folder_that_all_pipelines_need_is_none(section: dict[str, Any], key: str) -> None:
-    problem = the_problem(changed(GCP, {f"pipelines.{name}": value for name, value in section.items()}))
-    assert (problem.key, problem.value) == (f"slipway:{key}", "apps")
-    assert "`workloads/apps/` has what pods of all pipelines need" in problem.reason
-
-
-def test_a_pipeline_in_a_folder_that_all_need_is_not_taken_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in (*discovery.RESERVED, "mine"):
-        (tmp_path / "workloads" / name).mkdir(parents=True)
-        (tmp_path / "workloads" / name / "pipeline.yaml").touch()
-    monkeypatch.setattr(discovery, "PROJECT", tmp_path)
-    assert discovery.pipeline_names.__wrapped__() == ("mine",)
 
 
 def test_more_steps_than_a_stack_can_have_are_refused(tmp_path: Path) -> None:

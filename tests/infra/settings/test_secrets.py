@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pulumi.runtime.config import set_all_config
 
+from slipway.engine.stack_config import for_engine
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.schema.secret_values import MASK, protected
 from slipway.infra.settings.loading import load
 from slipway.infra.stack.configuration import configured
-from slipway.offline.engine.stack_config import for_engine
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import GCP, changed
 

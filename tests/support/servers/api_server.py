@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from slipway.offline.rehearsal.cluster import cluster_objects
+from slipway.rehearse.cluster import cluster_objects
 
 PLURALS = {
     "NetworkPolicy": "networkpolicies",

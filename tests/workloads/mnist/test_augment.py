@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import label
 
 from slipway.infra.pipelines.discovery import pipeline
+from tests.runtime.apps.page.conftest import file, seven
 from tests.support.once import made_once
-from tests.workloads.apps.page.conftest import file, seven
-from tests.workloads.steps import ROOT, run
+from tests.support.steps import ROOT, run
 
 # Each imports TensorFlow.
 pytestmark = pytest.mark.slow

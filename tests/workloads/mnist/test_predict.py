@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.workloads.steps import run
+from tests.support.steps import run
 
 # A model has to be trained first, which takes longer than all of these.
 pytestmark = pytest.mark.slow

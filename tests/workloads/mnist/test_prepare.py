@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.workloads.steps import MNIST_FILES, run
+from tests.support.steps import MNIST_FILES, run
 
 FAILED = 1
 Split = tuple[np.ndarray, np.ndarray]

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.loaded import Loaded
 from tests.support.once import made_once
-from tests.workloads.processes import Together
-from tests.workloads.steps import MNIST_FILES, ROOT, environment, run, start, start_loaded
+from tests.support.steps import MNIST_FILES, ROOT, environment, run, start, start_loaded
+from tests.support.together import Together
 
 # Each imports TensorFlow.
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tests.support.once import made_once
-from tests.workloads.processes import Together
-from tests.workloads.steps import ROOT, run
+from tests.support.steps import ROOT, run
+from tests.support.together import Together
 
 # Each imports TensorFlow, or draws.
 pytestmark = pytest.mark.slow

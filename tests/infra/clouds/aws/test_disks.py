@@ -16,9 +16,9 @@ from slipway.infra.review.stack import Stack
 from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.clouds.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
+from tests.support.json_server import serving
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
-from tests.workloads.json_server import serving
 
 CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 SET = "kubernetes:apps/v1:StatefulSet"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.offline.evaluated.model import Finding
+from slipway.evaluated.model import Finding
 from tests.support.previewing import findings, previewed
 
 DEV = "aws-dev"

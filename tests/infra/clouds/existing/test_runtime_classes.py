@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from slipway.evaluated.workloads import workloads
 from slipway.infra.review.stack import Stack
-from slipway.offline.evaluated.workloads import workloads
-from slipway.offline.rehearsal.cluster.pods import pod_spec
+from slipway.rehearse.cluster.pods import pod_spec
 from tests.support.previewing import previewed
 from tests.support.tree import write_tree
 

@@ -7,11 +7,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
+from slipway.evaluated.model import Operation
+from slipway.evaluated.operations import compare_resources
 from slipway.infra.platform import Platform
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from slipway.offline.evaluated.model import Operation
-from slipway.offline.evaluated.operations import compare_resources
 from tests.support.clouds.gcp import BUCKET, declare, raw
 from tests.support.previewing import previewed
 from tests.support.recording import Recording

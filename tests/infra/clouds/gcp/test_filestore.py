@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from slipway.evaluated.model import Operation
+from slipway.evaluated.operations import compare_resources
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from slipway.offline.evaluated.model import Operation
-from slipway.offline.evaluated.operations import compare_resources
 from tests.support.clouds.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
 from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem

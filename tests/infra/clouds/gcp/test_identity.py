@@ -13,7 +13,7 @@ from slipway.infra.platform import POD_USER, Platform
 from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from slipway.workloads.runtime import store as workload_store
+from slipway.runtime import store as workload_store
 from tests.support.clouds.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording, is_unknown
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from slipway.engine.stack_config import for_engine
 from slipway.infra import program
 from slipway.infra.clouds.gcp import platforms
 from slipway.infra.clouds.gcp.rules import provider_problems
 from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.settings.loading import load
-from slipway.offline.engine.stack_config import for_engine
 from tests.support.clouds.gcp import declare, raw
 from tests.support.recording import record
 

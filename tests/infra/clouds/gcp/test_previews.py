@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.offline.evaluated.model import Finding
-from slipway.offline.evaluated.operations import compare_resources
+from slipway.evaluated.model import Finding
+from slipway.evaluated.operations import compare_resources
 from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"

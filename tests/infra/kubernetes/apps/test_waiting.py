@@ -110,7 +110,7 @@ def test_one_that_follows_waits_for_a_good_run(folder: Path) -> None:
 
 def test_an_update_that_waits_is_as_it_was(folder: Path, waiting: Recording) -> None:
     recording = declared(folder, dict.fromkeys(APPS, ON_CPU), "up")
-    assert "slipway.workloads.runtime.apps.waiting" not in json.dumps([pod(recording, app) for app in APPS])
+    assert "slipway.runtime.apps.waiting" not in json.dumps([pod(recording, app) for app in APPS])
     assert not any(alone(entry) for entry in recording.of(DEPLOYMENT))
     inputs = [entry.one(DEPLOYMENT, "mine-ask").inputs["spec"]["template"] for entry in (recording, waiting)]
     assert inputs[0]["metadata"] == inputs[1]["metadata"]

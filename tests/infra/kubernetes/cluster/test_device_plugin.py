@@ -19,7 +19,7 @@ from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 JOB = "kubernetes:batch/v1:Job"
-GATE = "slipway.workloads.gates.store"
+GATE = "slipway.runtime.gates.store"
 """A module that ships with few files."""
 
 ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)

@@ -78,12 +78,12 @@ def test_a_test_is_remembered_in_the_store_by_image_and_left_out_where_the_resul
 
 def test_the_test_of_gpus_ships_with_the_step_and_decides_nothing() -> None:
     def check(here: Platform) -> None:
-        alone = step(here, "gpu", module="slipway.workloads.gates.store", resources=ONE_GPU)
+        alone = step(here, "gpu", module="slipway.runtime.gates.store", resources=ONE_GPU)
         tested = Gates("image").guard(alone)
         with_test, without = plan(tested, ROOT), plan(alone, ROOT)
         assert with_test.digest == without.digest
         shipped = {*with_test.bundle.contents} - {*without.bundle.contents}
-        assert {f"slipway/workloads/gates/{name}.py" for name in ("gpus", "accelerator")} <= shipped
+        assert {f"slipway/runtime/gates/{name}.py" for name in ("gpus", "accelerator")} <= shipped
 
     on([cpu_pool(), gpu_pool()], check)
 

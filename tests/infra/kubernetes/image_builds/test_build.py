@@ -15,8 +15,8 @@ from slipway.infra.container_registry import RegistryError, digest_of
 from slipway.infra.kubernetes.image_builds.build import MODULE, SCRIPT, Built, options
 from slipway.infra.kubernetes.image_builds.context import context_of
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE
-from slipway.offline.rehearsal.machine.processes import free_ports
-from slipway.workloads.image_builds.prepare import PUSHED
+from slipway.rehearse.machine.processes import free_ports
+from slipway.runtime.image_builds.prepare import PUSHED
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 

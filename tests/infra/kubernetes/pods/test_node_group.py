@@ -16,8 +16,8 @@ from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, Pipeli
 from slipway.infra.pipelines.contract import Nodes
 from slipway.infra.placed import Command, Step
 from slipway.infra.platform import Interconnect, Platform, Resources
-from slipway.offline.rehearsal.cluster.kubelet import expand
-from slipway.workloads.schedule import run as by_the_clock
+from slipway.rehearse.cluster.kubelet import expand
+from slipway.runtime.schedule import run as by_the_clock
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
@@ -30,14 +30,14 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 FILES = {
     "workloads/__init__.py": "",
-    "slipway/workloads/runtime/__init__.py": "",
-    "slipway/workloads/runtime/nodes/launcher.py": "import slipway.workloads.runtime.steps.command\n",
-    "slipway/workloads/runtime/steps/command.py": "",
-    "slipway/workloads/runtime/usage/measure.py": "",
+    "slipway/runtime/__init__.py": "",
+    "slipway/runtime/nodes/launcher.py": "import slipway.runtime.steps.command\n",
+    "slipway/runtime/steps/command.py": "",
+    "slipway/runtime/usage/measure.py": "",
     "workloads/digits/__init__.py": "",
     "workloads/digits/train.py": "",
-    "slipway/workloads/schedule/__init__.py": "",
-    "slipway/workloads/schedule/run.py": "",
+    "slipway/runtime/schedule/__init__.py": "",
+    "slipway/runtime/schedule/run.py": "",
     "sums/train.py": "",
 }
 """The repository that the steps ship from."""
@@ -153,7 +153,7 @@ def test_the_pods_are_told_of_one_another_by_names_that_the_service_gives(
 def test_the_launcher_of_a_command_is_told_what_its_runner_would_be(declared: Callable[..., Recording]) -> None:
     made = declared()
     told = words(made)
-    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "slipway.workloads.runtime.nodes.launcher"]
+    assert pod(made)["containers"][0]["command"] == ["python3", "-m", "slipway.runtime.nodes.launcher"]
     assert told[told.index("--") + 1 :] == ["python", "train.py", "--output", *values(told, "--output")]
     assert values(told, "--step") == ["digits.train"]
     assert not values(told, "--roles")
@@ -221,11 +221,7 @@ def test_what_the_launcher_is_made_of_decides_nothing(root: Path) -> None:
     before = [digest_of(root), digest_of(root, **module)]
     write_tree(
         root,
-        {
-            "slipway/workloads/runtime/nodes/launcher.py": (
-                "import slipway.workloads.runtime.steps.command\n# Changed.\n"
-            )
-        },
+        {"slipway/runtime/nodes/launcher.py": ("import slipway.runtime.steps.command\n# Changed.\n")},
     )
     assert [digest_of(root), digest_of(root, **module)] == before
 

@@ -16,7 +16,7 @@ from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, Pipeli
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step
 from slipway.infra.platform import Platform
-from slipway.workloads.schedule import run as by_the_clock
+from slipway.runtime.schedule import run as by_the_clock
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree

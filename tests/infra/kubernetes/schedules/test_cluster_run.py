@@ -10,7 +10,7 @@ from slipway.infra.clouds.existing.platforms import Emulator
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.settings.loading import load
-from slipway.workloads.schedule import release
+from slipway.runtime.schedule import release
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, is_unknown, record
 from tests.support.refusals import problems
@@ -71,7 +71,9 @@ def test_the_jobs_are_those_of_an_up_but_suspended(in_cluster: Recording, by_up:
         assert spec.pop("suspend") is True
         assert spec == others[name].inputs["spec"]
         annotations = job.inputs["metadata"]["annotations"]
-        assert annotations.get("slipway/run") == others[name].inputs["metadata"]["annotations"].get("slipway/run")
+        assert annotations.get("slipway/runtime") == others[name].inputs["metadata"]["annotations"].get(
+            "slipway/runtime"
+        )
         # Neither waits for it, nor changes what lets it run, nor takes one that is there for a failed one.
         assert "pulumi.com/waitFor" in annotations
         assert "pulumi.com/replaceUnready" not in annotations

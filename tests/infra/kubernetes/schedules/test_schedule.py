@@ -13,7 +13,7 @@ from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
 from slipway.infra.platform import Platform
 from slipway.infra.review.stack import Resource
-from slipway.workloads.schedule import run as by_the_clock
+from slipway.runtime.schedule import run as by_the_clock
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
@@ -27,7 +27,7 @@ POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ADMISSION_BINDING = f"{ADMISSION}Binding"
 
-MODULE = "slipway.workloads.gates.store"
+MODULE = "slipway.runtime.gates.store"
 """A module that is there, for steps that are not run."""
 
 
@@ -97,7 +97,7 @@ def test_the_jobs_are_those_that_the_update_ran_without_its_record(recording: Re
     assert result["churn-train"]["after"] == ["churn-prepare"]
     for name, value in result.items():
         assert value["manifest"]["spec"] == without_record(custom[name])
-        assert value["path"] == custom[name].inputs["metadata"]["annotations"]["slipway/run"]
+        assert value["path"] == custom[name].inputs["metadata"]["annotations"]["slipway/runtime"]
 
 
 def without_record(job: Resource) -> dict[str, Any]:

@@ -68,15 +68,14 @@ def test_each_kind_is_known_in_its_file_and_in_the_list_alone() -> None:
     names = "|".join(kind.__name__ for kind in APP_KINDS)
     asking = {
         (path.relative_to(ROOT).as_posix(), name)
-        for room in ("infra", "offline", "tools")
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
         for name in re.findall(rf"\b(?:{names})\b", path.read_text(encoding="utf-8"))
     }
     homes = {
         (
-            Path(*kind.__module__.removeprefix(f"{PACKAGE}.").split(".")).with_suffix(".py").as_posix(),
+            Path(*kind.__module__.split(".")).with_suffix(".py").as_posix(),
             kind.__name__,
         )
         for kind in APP_KINDS
     }
-    assert asking - homes == {("infra/pipelines/file/shape.py", kind.__name__) for kind in APP_KINDS}
+    assert asking - homes == {("slipway/infra/pipelines/file/shape.py", kind.__name__) for kind in APP_KINDS}

@@ -71,11 +71,11 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     (container,) = pod["containers"]
     started = [*container["command"], *container["args"]]
     # The GPU is tested first. TensorFlow's image for GPUs lacks libraries, which come next.
-    assert started[:3] == ["python", "-m", "slipway.workloads.gates.gpus"]
+    assert started[:3] == ["python", "-m", "slipway.runtime.gates.gpus"]
     supplied = started[started.index("--") + 1 :]
-    assert supplied[:3] == ["python3", "-m", "slipway.workloads.runtime.supplied"]
+    assert supplied[:3] == ["python3", "-m", "slipway.runtime.supplied"]
     assert supplied[supplied.index("--") + 1 :] == [
-        *("python3", "-m", "slipway.workloads.apps.notebook.serve", "--folder", "/data"),
+        *("python3", "-m", "slipway.runtime.apps.notebook.serve", "--folder", "/data"),
         *("--listen", "*", "--port", "8888", "--idle", "1800"),
     ]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"

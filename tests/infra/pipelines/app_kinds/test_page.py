@@ -5,8 +5,8 @@ import pytest
 from slipway.infra.kubernetes.apps.pod import PROXIES_VARIABLE
 from slipway.infra.pipelines.app_kinds.page import Page, PageSettings, Pictures, declaration
 from slipway.infra.pipelines.apps import AppDeclaration
-from slipway.workloads.apps.page.__main__ import parser
-from slipway.workloads.apps.page.app import Options
+from slipway.runtime.apps.page.__main__ import parser
+from slipway.runtime.apps.page.app import Options
 
 
 def understood(declared: AppDeclaration) -> Options:

@@ -7,7 +7,7 @@ from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardSettings
 from slipway.infra.pipelines.discovery import apps_of
 from slipway.infra.pipelines.images import lock_problem
 from slipway.infra.settings.loading import load
-from slipway.workloads.apps.tensorboard import serve
+from slipway.runtime.apps.tensorboard import serve
 from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
 from tests.support.stack_values import changed

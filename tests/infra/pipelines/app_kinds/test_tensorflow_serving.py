@@ -10,7 +10,7 @@ import pytest
 from slipway.infra.pipelines.app_kinds import tensorflow_serving
 from slipway.infra.pipelines.app_kinds.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from slipway.infra.pipelines.contract import StepSettings
-from slipway.workloads.apps.tensorflow_serving import publish
+from slipway.runtime.apps.tensorflow_serving import publish
 
 SERVED = Served(
     model="digits",

@@ -7,11 +7,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from slipway.command.reference import pipeline as reference
 from slipway.infra.pipelines.contract import Variant
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.pipelines.file.shape import PipelineFile
 from slipway.infra.settings.loading import load
-from slipway.tools.reference import pipeline as reference
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
@@ -31,7 +31,7 @@ def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) ->
 
 
 def test_the_reference_is_up_to_date() -> None:
-    assert reference.main(["--check"]) == 0, "run: python -m slipway.tools.reference.pipeline"
+    assert reference.main(["--check"]) == 0, "run: python -m slipway.command.reference.pipeline"
 
 
 def test_every_key_says_what_it_is() -> None:

@@ -193,7 +193,7 @@ def test_the_job_gets_the_plan_and_what_chooses_the_parameters(tmp_path: Path) -
     folder = tmp_path / "churn"
     section = load(stack(folder)).pipelines["churn"]
     module, words = inspect(str(folder), section, words_of, name="churn")
-    assert module == "slipway.workloads.runtime.search.worker"
+    assert module == "slipway.runtime.search.worker"
     assert json.loads(words[words.index("--search") + 1])["trials"] == 40
     assert words[words.index("--sampler") + 1].startswith("/store/packages/search")
     assert words[words.index("--") + 1 :][3] == "{rate}"
