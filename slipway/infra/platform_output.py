@@ -1,7 +1,7 @@
 """The stack output that tells the stacks of other teams what they need to run Jobs on a stack's clusters.
 
 A stack exports it where its file names teams under ``slipway:teams``. It has nothing secret: kubeconfigs are in
-the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the format.
+the output ``kubeconfig``, which is a secret. These classes describe the format.
 """
 
 from collections.abc import Callable, Mapping, Sequence
