@@ -47,7 +47,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 TARGETS := help setup new import rehearse demo preview check doctor show watch logs run stop pin-images refresh-prices \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
-	ci-preview ci-verdict ci-comment ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
+	ci-preview ci-verdict ci-comment ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-release-check ci-release-try ci-release-upload ci-release-publish
 .PHONY: $(TARGETS)
 
@@ -207,7 +207,6 @@ bench-evaluation: $(VENV)/.dev ## Time the evaluation of stacks with 10, 100 and
 
 # The steps of .github/workflows; docs/ci.md says what each needs. Those that hold a token run on
 # the standard library, so they install nothing first.
-CI_PYTHON := PATH="$(CURDIR)/build/ci/pulumi:$$PATH" $(BIN)/python -m
 ANY_PYTHON := $(if $(PYTHON),$(PYTHON),python3) -m
 
 ci-preview: $(VENV)/.runtime
@@ -219,17 +218,14 @@ ci-verdict:
 ci-comment:
 	@$(ANY_PYTHON) ci.comment
 
-ci-pulumi:
-	@$(ANY_PYTHON) ci.install
-
 ci-actionlint:
 	@GOBIN=$(CURDIR)/build/ci/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 ci-deploy-preview: $(VENV)/.dev
-	@$(CI_PYTHON) ci.deploy plan
+	@$(BIN)/python -m ci.deploy plan
 
 ci-deploy-up: $(VENV)/.dev
-	@$(CI_PYTHON) ci.deploy apply
+	@$(BIN)/python -m ci.deploy apply
 
 ci-release-check:
 	@$(ANY_PYTHON) ci.release check

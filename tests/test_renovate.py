@@ -36,6 +36,9 @@ def test_every_chart_image_and_linter_is_known() -> None:
     proxy = tomllib.loads((ROOT / "slipway/infra/data/login-proxy.toml").read_text(encoding="utf-8"))
     [match] = matches("slipway/infra/data/login-proxy.toml")
     assert [*match.values()] == [proxy["repository"], proxy["version"], proxy["digest"]]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [cli] = matches(".github/actions/sign-in/action.yml")
+    assert f"{cli['depName']}=={cli['currentValue']}" in project["dependencies"]
     [linter] = matches("Makefile")
     assert linter["depName"] == "rhysd/actionlint"
 
