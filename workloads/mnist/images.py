@@ -14,10 +14,8 @@ from PIL import Image, ImageOps
 SIZE, INNER = 28, 20
 LARGEST = 16_000_000
 """Pixels that a file may have. Decoding takes some 20 bytes for each, and a small file can promise very many."""
-KINDS = {".png": True, ".jpg": True, ".jpeg": True} | dict.fromkeys(
-    (".avif", ".bmp", ".gif", ".heic", ".tif", ".tiff", ".webp"), False
-)
-"""Endings of images, and whether files of that kind are read."""
+KINDS = {".png", ".jpg", ".jpeg", ".avif", ".bmp", ".gif", ".heic", ".tif", ".tiff", ".webp"}
+"""Endings of images. Those that are neither PNG nor JPEG files are told so when they are read."""
 FAINT = 8 / 255
 """Difference between the lightest and the darkest pixel below which nothing is drawn."""
 INK = 0.2
@@ -29,9 +27,7 @@ def read(path: Path) -> np.ndarray:
     try:
         with Image.open(path, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
-                raise ValueError(
-                    f"{image.width} x {image.height} pixels; an image may have {LARGEST:,}: scale it down"
-                )
+                raise ValueError(f"{image.width} x {image.height} pixels; scale it down to {LARGEST:,}")
             return normalise(_grey(ImageOps.exif_transpose(image)))
     except Image.UnidentifiedImageError:
         raise ValueError("neither a PNG nor a JPEG file" if path.stat().st_size else "the file is empty") from None
@@ -101,9 +97,8 @@ def find(folder: Path) -> dict[str, int | None]:
         print(f"Left out, for they are no images: {', '.join(map(ascii, others))}", flush=True)
     if not images:
         raise SystemExit(f"{folder}: no *.png, *.jpg or *.jpeg file in it or below")
-    labels = {
-        place: read_labels(folder / place / "labels.json") for place in {Path(name).parent for name in images}
-    }
+    places = {Path(name).parent for name in images}
+    labels = {place: read_labels(folder / place / "labels.json") for place in places}
     return {name: labels[Path(name).parent].get(Path(name).name) for name in images}
 
 
@@ -115,9 +110,8 @@ def read_labels(path: Path) -> dict[str, int]:
         return {}
     except ValueError as error:
         raise SystemExit(f"{path} is not JSON: {error}") from error
-    if not isinstance(labels, dict) or not all(
-        type(digit) is int and 0 <= digit <= 9 for digit in labels.values()
-    ):
+    digits = labels.values() if isinstance(labels, dict) else [None]
+    if not all(type(digit) is int and 0 <= digit <= 9 for digit in digits):
         raise SystemExit(f"{path} has to map file names to digits from 0 to 9")
     return labels
 

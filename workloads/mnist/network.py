@@ -12,11 +12,9 @@ IMAGE = (28, 28, 1)
 
 
 def build() -> keras.Sequential:
-    """A new network: images (batch, 28, 28, 1) uint8 in, logits (batch, 10) out. One convolution and two dense
-    layers, as in TensorFlow's tutorial "Distributed training with Keras"
-    (tensorflow.org/tutorials/distribute/keras, seen November 2026). The scaling to 0..1 is its first layer, so
-    that whoever serves it cannot forget it.
-    """
+    """A new network: images (batch, 28, 28, 1) uint8 in, logits (batch, 10) out. Its layers are a tutorial's,
+    "Distributed training with Keras" (tensorflow.org/tutorials/distribute/keras, seen November 2026); the first
+    scales to 0..1, so that whoever serves it cannot forget it."""
     return keras.Sequential(
         [
             keras.Input(IMAGE, dtype="uint8", name="image"),
@@ -32,15 +30,7 @@ def build() -> keras.Sequential:
 
 
 def batches(
-    images: Any,
-    labels: Any,
-    *,
-    seed: int,
-    epochs: range,
-    batch: int,
-    copies: int = 0,
-    replicas: int = 1,
-    mine: range,
+    images: Any, labels: Any, *, seed: int, epochs: range, batch: int, copies: int, replicas: int, mine: range
 ) -> tf.data.Dataset:
     """Shares of full batches, of `epochs` one after the other: images (share, 28, 28, 1) uint8, and labels.
 
@@ -85,8 +75,7 @@ ZOOM, STRETCH = 0.25, 0.35
 SHIFT = 2.5
 """Pixels in each direction."""
 LEVELS, SHARPEST = (0.2, 0.8), 8.0
-"""Grey levels, of 1, at which the edge of a stroke is put (the lower, the thicker), and the contrast there at
-most."""
+"""Grey levels, of 1, at which the edge of a stroke is put (lower is thicker), and the highest contrast there."""
 
 
 def alter(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:

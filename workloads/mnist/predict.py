@@ -41,23 +41,20 @@ def main() -> None:
 
     read: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
-    tiles: list[np.ndarray] = []
-    names = [*labels]
-    for start in range(0, len(names), BATCH):
-        pixels = {}
-        for name in names[start : start + BATCH]:
-            try:
-                pixels[name] = images.read(folder / name)
-            except ValueError as error:
-                errors.append({"path": str(folder / name), "reason": str(error)})
-        if pixels:
-            logits = model.serve(tf.constant(np.stack([*pixels.values()])[..., None]))
-            for name, row in zip(pixels, tf.nn.softmax(tf.cast(logits, tf.float64)).numpy(), strict=True):
-                digit = int(row.argmax())
-                one = {"path": str(folder / name), "digit": digit, "confidence": float(row[digit])}
-                known = {} if labels[name] is None else {"label": labels[name]}
-                read.append({**one, **known, "probabilities": row.tolist()})
-        tiles += [] if len(tiles) >= MOST else pixels.values()
+    pixels: dict[str, np.ndarray] = {}
+    for name in labels:
+        try:
+            pixels[name] = images.read(folder / name)
+        except ValueError as error:
+            errors.append({"path": str(folder / name), "reason": str(error)})
+    for start in range(0, len(pixels), BATCH):
+        names = [*pixels][start : start + BATCH]
+        logits = model.serve(tf.constant(np.stack([pixels[name] for name in names])[..., None]))
+        for name, row in zip(names, tf.nn.softmax(tf.cast(logits, tf.float64)).numpy(), strict=True):
+            digit = int(row.argmax())
+            one = {"path": str(folder / name), "digit": digit, "confidence": float(row[digit])}
+            known = {} if labels[name] is None else {"label": labels[name]}
+            read.append({**one, **known, "probabilities": row.tolist()})
     known = [one for one in read if "label" in one]
     right = sum(one["digit"] == one["label"] for one in known)
     for one in read:
@@ -68,20 +65,19 @@ def main() -> None:
     if known:
         print(f"{right} of {len(known)} images with a known label were read correctly", flush=True)
     if not read:
-        raise SystemExit(f"none of the {len(names)} images below {folder} could be read")
+        raise SystemExit(f"none of the {len(labels)} images below {folder} could be read")
     options.output.mkdir(parents=True, exist_ok=True)
     report = {"images": read, "errors": errors, **({"accuracy": right / len(known)} if known else {})}
     (options.output / "predictions.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    sheet(read[:MOST], tiles[:MOST]).save(options.output / "contact_sheet.png")
+    sheet(read[:MOST], [*pixels.values()][:MOST]).save(options.output / "contact_sheet.png")
 
 
 def sheet(read: list[dict[str, Any]], pixels: list[np.ndarray]) -> Image.Image:
     """Each image enlarged, with its digit and the confidence; red where another digit is known to be right."""
     columns = min(len(read), 5 if len(read) <= IN_A_ROW else IN_A_ROW)
     size = (columns, -(-len(read) // columns))
-    drawn = Image.new(
-        "RGB", (MARGIN + size[0] * (TILE + MARGIN), MARGIN + size[1] * (TILE + CAPTION + MARGIN)), "white"
-    )
+    sides = (MARGIN + size[0] * (TILE + MARGIN), MARGIN + size[1] * (TILE + CAPTION + MARGIN))
+    drawn = Image.new("RGB", sides, "white")
     draw, large, small = ImageDraw.Draw(drawn), ImageFont.load_default(34), ImageFont.load_default(18)
     for place, (one, image) in enumerate(zip(read, pixels, strict=True)):
         left = MARGIN + place % columns * (TILE + MARGIN)

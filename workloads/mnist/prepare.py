@@ -50,10 +50,8 @@ def load_mnist() -> tuple[Split, Split]:
     try:
         return mnist.load_data()
     except Exception as error:
-        raise SystemExit(
-            f"MNIST cannot be downloaded from storage.googleapis.com ({error}). Without a network write `dataset: "
-            "digits`, or `dataset: idx` with a folder that has MNIST's own files"
-        ) from error
+        instead = "`dataset: digits`, or `dataset: idx` with a folder that has MNIST's own files"
+        raise SystemExit(f"MNIST cannot be downloaded ({error}). Without a network write {instead}") from error
 
 
 def load_idx(folder: Path, seed: int) -> tuple[Split, Split]:
@@ -95,9 +93,8 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * content[3]
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if math.prod(shape) != len(content) - start:
-        raise SystemExit(
-            f"{path}: says that it has {' x '.join(map(str, shape))} values, and has {len(content) - start}"
-        )
+        said = " x ".join(map(str, shape))
+        raise SystemExit(f"{path}: says that it has {said} values, and has {len(content) - start}")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -121,14 +118,13 @@ def load_images(folder: Path, seed: int) -> tuple[Split, Split]:
             wrong.append(f"{name}: {error}")
     for path in sorted(folder.rglob("labels.json")):
         lost = [name for name in images.read_labels(path) if not (path.parent / name).exists()]
-        wrong += [
-            f"{(path.parent / name).relative_to(folder)} is in labels.json, and is not there" for name in lost
-        ]
+        place = path.parent.relative_to(folder)
+        wrong += [f"{place / name} is in labels.json, and is not there" for name in lost]
     tops = {top: [name for name in pixels if name.startswith(f"{top}/")] for top in ("train", "test")}
     given = all(tops.values())
     if given:
-        outside = [name for name in pixels if not name.startswith(("train/", "test/"))]
-        wrong += [f"{name} lies in neither train nor test" for name in outside]
+        outside = pixels.keys() - {*tops["train"], *tops["test"]}
+        wrong += [f"{name} lies in neither train nor test" for name in sorted(outside)]
     refuse(folder, wrong)
     require_each(folder, pixels, digits, 1 if given else 3)
     if not given:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ COPIES = 8
 """With 16 a model reads hardly more, and is trained for twice as long."""
 TEST_BATCH = 256
 """Images that each replica is tested on at a time."""
-LAST_LINE = "Training finished. Model saved"
 
 
 def read_rates(text: str) -> dict[int, float]:
@@ -39,9 +39,8 @@ def read_rates(text: str) -> dict[int, float]:
         pairs = []
     rates = dict(sorted(pairs))
     if 0 not in rates or len(rates) < len(pairs) or min(rates) < 0 or not all(0 < rate <= 1 for _, rate in pairs):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not EPOCH:RATE,… with a rate for epoch 0, each epoch once, and rates above 0, at most 1"
-        )
+        form = "EPOCH:RATE,… with a rate for epoch 0, each epoch once, and rates above 0, at most 1"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
     return rates
 
 
@@ -50,14 +49,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="what prepare.py wrote")
     parser.add_argument("--batch-size", type=int, default=64, help="images per step, of all GPUs together")
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument(
-        "--learning-rates", type=read_rates, default="0:1e-3,3:1e-4,7:1e-5", metavar="EPOCH:RATE,…"
-    )
+    rates = "0:1e-3,3:1e-4,7:1e-5"
+    parser.add_argument("--learning-rates", type=read_rates, default=rates, metavar="EPOCH:RATE,…")
     about = "altered copies of each image in an epoch; -1: 8 where there are few images, else none"
     parser.add_argument("--augment", type=int, default=0, metavar="COPIES", help=about)
-    parser.add_argument(
-        "--min-accuracy", type=float, default=0.9, help="share of the test images that is to be read"
-    )
+    parser.add_argument("--min-accuracy", type=float, default=0.9, help="share of test images that is to be read")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
@@ -67,8 +63,7 @@ def parse() -> argparse.Namespace:
 
 
 class Node:
-    """This node among those that TF_CONFIG names: how many there are, whether it writes, and the strategy of
-    all."""
+    """This node among those that TF_CONFIG names: how many there are, and whether it writes."""
 
     def __init__(self) -> None:
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
@@ -84,9 +79,8 @@ class Node:
         if self.count == 1:
             return tf.distribute.MirroredStrategy() if len(gpus) > 1 else tf.distribute.get_strategy()
         kinds = tf.distribute.experimental.CommunicationImplementation
-        adding_up = tf.distribute.experimental.CommunicationOptions(
-            implementation=kinds.NCCL if gpus else kinds.RING
-        )
+        kind = kinds.NCCL if gpus else kinds.RING
+        adding_up = tf.distribute.experimental.CommunicationOptions(implementation=kind)
         strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=adding_up)
         # Its service for preemptions has taken SIGTERM, and does nothing with it (TensorFlow 2.21, November 2026).
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -104,8 +98,7 @@ class Training:
     def __init__(
         self, strategy: tf.distribute.Strategy, model: keras.Model, data: dict[str, Any], batch: int, **order: Any
     ) -> None:
-        """`data` has images and labels of `train` and `test`; `order` is for `batches`: seed, epochs and
-        copies."""
+        """`data` has images and labels of `train` and `test`; `order` is for `batches`: seed, epochs, copies."""
         self.strategy, self.model, self.batch = strategy, model, batch
         replicas = strategy.num_replicas_in_sync
         self.steps = len(data["train"][0]) * max(order["copies"], 1) // batch
@@ -127,47 +120,40 @@ class Training:
         def testing(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return tests(*data["test"], self.test_steps, replicas, local(context)).repeat()
 
-        self.feeds = [iter(strategy.distribute_datasets_from_function(feed)) for feed in (training, testing)]
-        self.run_epoch = tf.function(lambda feed: self.loop(self.steps, self.step, feed))
-        self.run_test = tf.function(lambda feed: self.loop(self.test_steps, self.answer, feed))
+        self.epoch = self.loop(training, self.steps, self.step)
+        self.test = self.loop(testing, self.test_steps, self.answer)
 
-    def epoch(self) -> tuple[float, float]:
-        """Trains one epoch; the mean loss, and the share of right answers, each before its own step."""
-        return self.means(self.run_epoch(self.feeds[0]))
+    def loop(self, dataset: Any, steps: int, step: Any) -> Callable[[], tuple[float, float]]:
+        """A function that takes the steps; it returns the mean loss, and the share of right answers."""
+        feed = iter(self.strategy.distribute_datasets_from_function(dataset))
 
-    def test(self) -> tuple[float, float]:
-        """The mean loss of all test images, and the share of right answers."""
-        return self.means(self.run_test(self.feeds[1]))
+        @tf.function
+        def take(feed: Any) -> tf.Tensor:
+            self.totals.assign(tf.zeros(3, tf.float64))
+            for _ in tf.range(steps):
+                self.strategy.run(step, args=next(feed))
+            return tf.identity(self.totals)
 
-    @staticmethod
-    def means(totals: tf.Tensor) -> tuple[float, float]:
-        loss, right, count = map(float, totals.numpy())
-        return loss / count, right / count
+        def run() -> tuple[float, float]:
+            loss, right, count = map(float, take(feed).numpy())
+            return loss / count, right / count
 
-    def loop(self, steps: int, step: Any, feed: Any) -> tf.Tensor:
-        self.totals.assign(tf.zeros(3, tf.float64))
-        for _ in tf.range(steps):
-            self.strategy.run(step, args=next(feed))
-        return tf.identity(self.totals)
+        return run
 
     def step(self, images: tf.Tensor, labels: tf.Tensor) -> None:
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
-            logits = self.model(images, training=True)
-            losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-            loss = tf.reduce_sum(losses) / self.batch
+            loss = tf.reduce_sum(self.answer(images, labels, tf.ones_like(labels, tf.float32))) / self.batch
         self.model.optimizer.apply(tape.gradient(loss, variables), variables)
-        self.count(labels, logits, losses, tf.ones_like(losses))
 
-    def answer(self, images: tf.Tensor, labels: tf.Tensor, counts: tf.Tensor) -> None:
-        logits = self.model(images, training=False)
+    def answer(self, images: tf.Tensor, labels: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        """The loss of each image; adds the images that count to the totals."""
+        logits = self.model(images)
         losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-        self.count(labels, logits, losses, counts)
-
-    def count(self, labels: tf.Tensor, logits: tf.Tensor, losses: tf.Tensor, counts: tf.Tensor) -> None:
         right = tf.cast(tf.equal(tf.argmax(logits, 1), tf.cast(labels, tf.int64)), tf.float32)
         sums = [tf.reduce_sum(value * counts) for value in (losses, right, tf.ones_like(losses))]
         self.totals.assign_add(tf.cast(tf.stack(sums), tf.float64))
+        return losses
 
 
 def local(context: tf.distribute.InputContext) -> range:
@@ -178,14 +164,11 @@ def local(context: tf.distribute.InputContext) -> range:
 
 def tests(images: np.ndarray, labels: np.ndarray, steps: int, replicas: int, mine: range) -> tf.data.Dataset:
     """The test images of the replicas `mine`, each with 1, or with 0 where it only fills up the last batches."""
-    index = np.arange(steps * replicas * TEST_BATCH).reshape(steps, replicas, TEST_BATCH)[
-        :, mine.start : mine.stop
-    ]
-    index = index.reshape(-1, TEST_BATCH)
+    index = np.arange(steps * replicas * TEST_BATCH).reshape(steps, replicas, TEST_BATCH)
+    index = index[:, mine.start : mine.stop].reshape(-1, TEST_BATCH)
     last = np.minimum(index, len(labels) - 1)
-    return tf.data.Dataset.from_tensor_slices(
-        (images[last][..., None], labels[last], np.float32(index < len(labels)))
-    )
+    counts = np.float32(index < len(labels))
+    return tf.data.Dataset.from_tensor_slices((images[last][..., None], labels[last], counts))
 
 
 def state_of(model: keras.Model) -> list[Any]:
@@ -193,9 +176,8 @@ def state_of(model: keras.Model) -> list[Any]:
 
 
 class Checkpoint:
-    """The whole state in one file, which is there as a whole or not at all. It is read again only by a training
-    with the same `settings`: data, batch size, learning rates, seed and copies. A longer one goes on from a
-    shorter one."""
+    """The whole state in one file, which is there as a whole or not at all. Only a training with equal `settings`
+    reads it again (data, batch size, learning rates, seed, copies); a longer one goes on from a shorter one."""
 
     def __init__(self, file: Path, settings: str) -> None:
         self.file, self.settings = file, settings
@@ -221,20 +203,20 @@ class Checkpoint:
         return values, []
 
 
-def resume(checkpoint: Checkpoint, node: Node, training: Training) -> list[dict[str, float]]:
+def resume(checkpoint: Checkpoint, node: Node, strategy: tf.distribute.Strategy, model: Any) -> list[Any]:
     """Gives all nodes the state of the first one's checkpoint, and returns the history: nothing else is read from
     a store that shows a file to one node sooner than to another."""
-    history: list[dict[str, float]] = []
-    values = [variable.numpy() for variable in state_of(training.model)]
+    history: list[Any] = []
+    values = [variable.numpy() for variable in state_of(model)]
     if node.writes:
         values, history = checkpoint.load(values)
     if node.count > 1:
         flat = np.concatenate([[len(history)], *(np.ravel(value) for value in values)])
         ends = np.cumsum([1, *(np.size(value) for value in values)])[:-1]
-        done, *parts = np.split(of_first(training.strategy, flat), ends)
+        done, *parts = np.split(of_first(strategy, flat), ends)
         values = [part.reshape(np.shape(value)) for part, value in zip(parts, values, strict=True)]
         history = history or [{}] * int(done[0])
-    for variable, value in zip(state_of(training.model), values, strict=True):
+    for variable, value in zip(state_of(model), values, strict=True):
         variable.assign(np.asarray(value).astype(variable.dtype))
     if history:
         print(f"Resuming after epoch {len(history)}", flush=True)
@@ -254,29 +236,24 @@ def of_first(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray
 
 
 class Events:
-    """What TensorBoard reads: the scalars of each epoch, and the graph. `tf.summary.scalar` and Keras' callback
-    need the package tensorboard, which TensorFlow 2.21 no longer brings along."""
+    """What TensorBoard reads: the scalars of each epoch, and the graph by which the model predicts.
+    `tf.summary.scalar` and Keras' callback need the package tensorboard, which TensorFlow 2.21 does not bring."""
 
-    def __init__(self, folder: Path) -> None:
-        self.writers = {
-            name: tf.summary.create_file_writer(str(folder / name)) for name in ("train", "validation")
-        }
-
-    def write_graph(self, model: keras.Model) -> None:
-        """The operations by which the model predicts, a group for each layer."""
+    def __init__(self, folder: Path, model: keras.Model) -> None:
+        names = {"": "train", "val_": "validation"}
+        self.writers = {key: tf.summary.create_file_writer(str(folder / name)) for key, name in names.items()}
         images = tf.TensorSpec((None, *model.input_shape[1:]), tf.uint8)
-        with self.writers["train"].as_default(step=0):
+        with self.writers[""].as_default(step=0):
             tf.summary.graph(tf.function(model).get_concrete_function(images).graph)
 
     def write(self, epoch: int, values: dict[str, float]) -> None:
-        about = tf.compat.v1.SummaryMetadata(
-            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-        )
-        for name, prefix in (("train", ""), ("validation", "val_")):
-            with self.writers[name].as_default(step=epoch):
+        metadata = tf.compat.v1.SummaryMetadata
+        about = metadata(plugin_data=metadata.PluginData(plugin_name="scalars"))
+        for prefix, writer in self.writers.items():
+            with writer.as_default(step=epoch):
                 for tag in ("loss", "accuracy"):
                     tf.summary.write(f"epoch_{tag}", tf.constant(values[prefix + tag], tf.float32), metadata=about)
-            self.writers[name].flush()
+            writer.flush()
 
 
 def load(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -291,21 +268,15 @@ def load(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def main() -> None:
     options, node = parse(), Node()
     data = load(options.data)
-    strategy = node.join()
-    train(options, node, strategy, data)
+    train(options, node, node.join(), data)
 
 
 def run_epochs(
-    options: argparse.Namespace,
-    node: Node,
-    training: Training,
-    history: list[dict[str, float]],
-    checkpoint: Checkpoint,
+    options: argparse.Namespace, node: Node, training: Training, history: list[Any], checkpoint: Checkpoint
 ) -> None:
     """Trains what is left of the epochs. The first node writes the checkpoint and TensorBoard's events of each."""
-    events = Events(options.output / "logs") if node.writes and len(history) < options.epochs else None
-    if events and not history:
-        events.write_graph(training.model)
+    writes = node.writes and len(history) < options.epochs
+    events = Events(options.output / "logs", training.model) if writes else None
     for epoch in range(len(history), options.epochs):
         rate = options.learning_rates[max(start for start in options.learning_rates if start <= epoch)]
         with training.strategy.scope():
@@ -341,9 +312,7 @@ def train(options: argparse.Namespace, node: Node, strategy: tf.distribute.Strat
     began, replicas, count = time.monotonic(), strategy.num_replicas_in_sync, len(data["train"][0])
     copies = options.augment if options.augment >= 0 else COPIES * (count < FEW)
     if options.batch_size % replicas:
-        raise SystemExit(
-            f"--batch-size {options.batch_size} cannot be divided among {replicas} GPUs or nodes evenly"
-        )
+        raise SystemExit(f"--batch-size {options.batch_size} cannot be divided among {replicas} GPUs or nodes")
     if count < options.batch_size:
         raise SystemExit(f"{count} training images are fewer than the {options.batch_size} of one step")
     keras.utils.set_random_seed(options.seed)
@@ -356,40 +325,32 @@ def train(options: argparse.Namespace, node: Node, strategy: tf.distribute.Strat
     settings = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     folder = Path(os.environ.get("SLIPWAY_CHECKPOINT", options.output))
     checkpoint = Checkpoint(folder / "checkpoint.npz", settings)
-    order = {"seed": options.seed, "copies": copies}
-    training = Training(strategy, model, data, options.batch_size, epochs=range(options.epochs), **order)
-    history = resume(checkpoint, node, training)
-    if history:
-        epochs = range(len(history), max(options.epochs, len(history) + 1))
-        training = Training(strategy, model, data, options.batch_size, epochs=epochs, **order)
+    history = resume(checkpoint, node, strategy, model)
+    epochs = range(len(history), max(options.epochs, len(history) + 1))
+    order = {"seed": options.seed, "copies": copies, "epochs": epochs}
+    training = Training(strategy, model, data, options.batch_size, **order)
     altered = f" altered in {copies} ways in each epoch" if copies else ""
     images = f"{count:,} images{altered}, {training.steps} steps of {options.batch_size} an epoch"
-    where = f"{node.count} node(s), {replicas} replica(s)"
-    print(f"Training on {where}: {images}; testing on {len(data['test'][0]):,} images", flush=True)
+    tested = f"testing on {len(data['test'][0]):,} images"
+    print(f"Training on {node.count} node(s), {replicas} replica(s): {images}; {tested}", flush=True)
 
     run_epochs(options, node, training, history, checkpoint)
     loss, accuracy = training.test()
     if not np.isfinite(loss):
         raise SystemExit(f"the loss is {loss}: the training diverged; lower the learning rates")
     if accuracy < options.min_accuracy:
-        requirement = f"{options.min_accuracy} is asked for"
-        print(f"the model reads {accuracy:.4f} of the test images, and {requirement}", flush=True)
+        print(f"{accuracy:.4f} of the test images are read right; {options.min_accuracy} is asked for", flush=True)
         raise SystemExit(3)  # Of programs of steps: another attempt gives the same answer.
     if node.writes:
-        about = {
-            "nodes": node.count,
-            "replicas": replicas,
-            "seconds": time.monotonic() - began,
-            "history": history,
-        }
         test = {"accuracy": accuracy, "loss": loss, "images": len(data["test"][0])}
-        write_model(options.output, model, {"test": test, **about})
+        about = {"nodes": node.count, "replicas": replicas, "seconds": time.monotonic() - began}
+        write_model(options.output, model, {"test": test, **about, "history": history})
     if node.count > 1:
         of_first(strategy, np.zeros(1))
         # A node that ends closes connections from which another one may still read the end of that.
         time.sleep(2)
     print(f"Test accuracy {accuracy:.4f}, test loss {loss:.4f}: {options.output}")
-    print(LAST_LINE)
+    print("Training finished. Model saved")
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ _EPOCH = re.compile(
     r"""(?ix) (?:^|[\s\[({,'"]) epoch ['"]? [\s:=#]* \[? (?P<epoch>\d+(?:\.\d+)?)
     (?:\s*(?:/|of)\s*(?P<epochs>\d+))?"""
 )
-# What workloads.mnist.progress prints at the end of an epoch.
+# What workloads/mnist/train.py prints at the end of an epoch.
 _EPOCH_OVER = re.compile(r"Epoch \d+/\d+ - loss ")
 _BAR = re.compile(r"^\s*(?P<step>\d+)/(?P<steps>\d+)(?=\s+(?:[━\[╸╺]|-))")
 _STEP = re.compile(

@@ -135,13 +135,12 @@ def main() -> None:
     """Serve until SIGTERM; the port opens once a version answers, as the server's does."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rest_api_port", type=int, default=8501)
-    parser.add_argument("--model_config_file", type=Path, required=True)
-    parser.add_argument("--model_config_file_poll_wait_seconds", type=float, default=1)
+    parser.add_argument("--model_config_file", dest="config", type=Path, required=True)
+    parser.add_argument("--model_config_file_poll_wait_seconds", dest="poll", type=float, default=1)
     options, ignored = parser.parse_known_args()
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))  # TensorFlow's threads are not waited for.
     print(f"A stub of TensorFlow Serving, which a rehearsal runs; it ignores {' '.join(ignored)}", flush=True)
-    reading = (options.model_config_file, options.model_config_file_poll_wait_seconds)
-    threading.Thread(target=look, args=reading, daemon=True).start()
+    threading.Thread(target=look, args=(options.config, options.poll), daemon=True).start()
     while Handler.version is None:
         time.sleep(0.05)
     ThreadingHTTPServer(("127.0.0.1", options.rest_api_port), Handler).serve_forever()

@@ -39,7 +39,7 @@ def dots() -> tuple[np.ndarray, np.ndarray]:
 
 def feed(seed: int = 5, epochs: range = range(2), batch: int = 12, **given: Any) -> Pairs:
     network = runpy.run_path(str(ROOT / "workloads/mnist/network.py"))
-    given = {"mine": range(1), **given}
+    given = {"mine": range(1), "copies": 0, "replicas": 1, **given}
     return list(network["batches"](*dots(), seed=seed, epochs=epochs, batch=batch, **given).as_numpy_iterator())
 
 
