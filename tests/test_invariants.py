@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from slipway.command.reference import shipped
-from slipway.engine.stack_config import stack_config
 from slipway.evaluated.places import is_agent
 from slipway.evaluated.pod_rules import breaches, words
 from slipway.infra.clouds.registry import emulators
@@ -24,7 +23,7 @@ from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
-from tests.support.stack_values import other_stacks
+from tests.support.stack_values import other_stacks, stack_config
 
 STACKS = shipped.stacks()
 QUICK = {"aws-dev", "gcp-dev", "gcp-platform", "gcp-team", "local", "openshift"}

@@ -75,9 +75,9 @@ CHECK = """
 import json, sys
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
-from slipway.engine.stack_config import stack_config
+from slipway.engine.stack_config import load_stack
 from pathlib import Path
-raw = stack_config("local", Path.cwd())
+raw = dict(load_stack("local", Path.cwd()).values)
 raw = {key.removeprefix("slipway:"): value for key, value in raw.items() if key.startswith("slipway:")}
 raw["pipelines"] = json.loads(sys.argv[1])
 raw.pop("rehearsal")

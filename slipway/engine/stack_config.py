@@ -37,14 +37,6 @@ class StackConfig:
 KINDS: Mapping[type, str] = {str: "text", list: "a list", bool: "a truth value", type(None): "nothing"}
 
 
-def stack_config(stack: str, root: Path) -> dict[str, Any]:
-    """The values of ``stack`` in the project at ``root``, defaults of Pulumi.yaml included, by their full key.
-
-    Raises ConfigError.
-    """
-    return dict(load_stack(stack, root).values)
-
-
 def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     """The configuration of ``stack``; ``file`` is read instead of the stack's own, as ``--config-file`` does.
 

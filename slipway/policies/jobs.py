@@ -29,23 +29,6 @@ from slipway.infra.review.stack import (
     whole,
 )
 
-LOST = frozenset(
-    {
-        "configMap",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "gitRepo",
-        "hostPath",
-        "image",
-        "name",
-        "projected",
-        "secret",
-    }
-)
-"""Kinds of volumes that are deleted with the pod's node, or that are read-only
-(kubernetes.io/docs/concepts/storage/volumes, November 2026)."""
-
 LOGIN = 21_000
 """Seconds that the login of the deploy pipeline lasts: `aws-seconds` and `timeout-minutes` of
 .github/workflows/deploy.yml. A runner of GitHub's ends a job after 6 hours in any case

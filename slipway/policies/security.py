@@ -30,8 +30,6 @@ from slipway.infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secr
 from slipway.infra.schema.secret_values import words as secret_values_words
 from slipway.policies.pods import CHARTS
 
-RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
-
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -268,9 +266,6 @@ EXPOSED_SECRET_POLICIES = (
 
 
 # Data without protection from deletion.
-
-
-DISABLED = "pulumi:disable-default-providers"
 
 
 OF_OTHERS = re.compile(

@@ -125,17 +125,15 @@ def exit_code(returned: int) -> int:
     return returned if returned >= 0 else 128 - returned
 
 
-def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:
+def stop_on_sigterm(remark: str) -> None:
     """End the process with 143 as soon as SIGTERM arrives, after a line that ends in `remark`.
 
-    Whatever is being written at that moment lies under a temporary name and does no harm.
-
-    `clean_up` must not block; it runs just before the process leaves. Call this from the main thread.
+    Whatever is being written at that moment lies under a temporary name and does no harm. Call this from the main
+    thread.
     """
 
     def stop(_: int) -> None:
         print(f"error: stopped by SIGTERM: {remark}", file=sys.stderr, flush=True)
-        clean_up()
         os._exit(INTERRUPTED)
 
     on_signals([signal.SIGTERM], stop)

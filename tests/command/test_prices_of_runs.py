@@ -10,7 +10,6 @@ import pytest
 
 from slipway.command.history.comparison import price
 from slipway.command.watch.plan import plan_of
-from slipway.engine.stack_config import stack_config
 from slipway.evaluated.rates import node_rate
 from slipway.infra.clouds.aws.review import charges as aws
 from slipway.infra.clouds.aws.settings import AwsCluster
@@ -23,7 +22,7 @@ from slipway.runtime.history import Result, result
 from tests.support.checkout import ROOT
 from tests.support.clouds.autopilot import CHANGES
 from tests.support.previewing import previewed
-from tests.support.stack_values import GONE
+from tests.support.stack_values import GONE, stack_config
 from tests.support.stores import add_result
 
 pytestmark = pytest.mark.slow

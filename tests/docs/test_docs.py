@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.engine.stack_config import stack_config
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.settings.loading import lay_over, load
@@ -24,7 +23,7 @@ from slipway.infra.settings.model import Settings
 from tests.docs.commands import BLOCKS, NEW, commands, new
 from tests.docs.fences import Block
 from tests.support.checkout import ROOT
-from tests.support.stack_values import other_stacks
+from tests.support.stack_values import other_stacks, stack_config
 
 KNOWN = {"mermaid", "sh", "sh cloud", "text", "python", "python matrix", "json"}
 

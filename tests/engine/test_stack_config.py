@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from slipway.engine.stack_config import ConfigError, for_engine, load_stack, stack_config
+from slipway.engine.stack_config import ConfigError, for_engine, load_stack
 from slipway.infra.schema.secret_values import MASK
+from tests.support.stack_values import stack_config
 
 PROJECT = """
 name: slipway

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.engine.stack_config import load_stack, stack_config
+from slipway.engine.stack_config import load_stack
 from slipway.evaluated.model import Finding
 from slipway.infra.pipelines.images import IMAGES
 from slipway.infra.review.contract import Severity
@@ -17,7 +17,7 @@ from slipway.policies.jobs import LOGIN
 from tests.policies.samples import container, job, pod, resource, stack
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack
-from tests.support.stack_values import EXISTING, GCP, changed
+from tests.support.stack_values import EXISTING, GCP, changed, stack_config
 
 TODAY = date(2026, 11, 21)
 TWO_MOVING = tuple(job(pod(container(image="python")), name) for name in ("one", "two"))

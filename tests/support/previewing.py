@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from slipway.engine.evaluate import evaluate
-from slipway.engine.stack_config import stack_config
 from slipway.evaluated.model import Finding
 from slipway.evaluated.operations import compare_resources
 from slipway.infra.clouds.registry import emulators
@@ -22,7 +21,7 @@ from slipway.policies.changes import Change
 from slipway.policies.check import check_change
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
-from tests.support.stack_values import changed, other_stacks
+from tests.support.stack_values import changed, other_stacks, stack_config
 
 TODAY = date(2026, 11, 24)
 

@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from slipway.engine.evaluate import evaluate
-from slipway.engine.stack_config import references, stack_config
+from slipway.engine.stack_config import references
 from slipway.infra.clouds.registry import CLOUDS, emulators
 from slipway.infra.emulator import Emulator
 from slipway.infra.program import declare
@@ -13,7 +13,7 @@ from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Resource, Stack
 from slipway.infra.schema.problems import without_prefix
 from tests.support.checkout import ROOT
-from tests.support.stack_values import other_stacks, stack_settings
+from tests.support.stack_values import other_stacks, stack_config, stack_settings
 
 REVIEWS = [cloud.review() for cloud in CLOUDS.values()]
 

@@ -3,15 +3,22 @@
 import copy
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from slipway.engine.other_stacks import OtherStacks
-from slipway.engine.stack_config import stack_config
+from slipway.engine.stack_config import load_stack
 from slipway.infra.program import declare
 from slipway.infra.schema.problems import without_prefix
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from tests.support.checkout import ROOT
+
+
+def stack_config(stack: str, root: Path) -> dict[str, Any]:
+    """The values of ``stack`` in the project at ``root``, by their full key. Raises ConfigError."""
+    return dict(load_stack(stack, root).values)
+
 
 GCP: Mapping[str, Any] = {
     "clusters": {

@@ -332,9 +332,6 @@ DATA = Path(__file__).parent / "data"
 FILE = DATA / "replacing.toml"
 TIMES = durations(DATA / "times.toml")
 
-PASSWORD = "random:index/randomPassword:RandomPassword"
-RELEASE = "kubernetes:helm.sh/v3:Release"
-
 GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")
 
 SCALE_DOWN = TIMES["autoscaler", "scale-down"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from slipway.infra.pipelines.discovery import file_of, folder_of, location
 from slipway.infra.pipelines.file.shape import NAMES
-from slipway.infra.schema.problems import PREFIX, Finding, Path, Problem, key_of
+from slipway.infra.schema.problems import Finding, Path, Problem, key_of
 from slipway.infra.schema.repairs import section_at
 from slipway.infra.schema.yaml_files import ConfigError, read_yaml
 from slipway.infra.settings.pipelines import KEY
@@ -15,12 +15,12 @@ GROUPS = ("resources", "nodes", "search", "items")
 """Sections of a step of a ``pipeline.yaml`` whose keys a stack file has in the step's own section."""
 
 
-def problem_of(finding: Finding, raw: Mapping[str, Any], prefix: str = PREFIX) -> Problem:
+def problem_of(finding: Finding, raw: Mapping[str, Any]) -> Problem:
     """The problem with its key as a person finds it, in the file that has the value.
 
     ``raw`` are the plain values of the stack file.
     """
-    problem = finding.problem(prefix)
+    problem = finding.problem()
     place = "" if _stands(raw, finding.path) else _in_pipeline(finding.path, raw)
     if not place:
         return problem

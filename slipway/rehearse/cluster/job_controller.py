@@ -67,7 +67,7 @@ JOB_FAILED = "job failed"
 
 INDEXED = "Indexed"
 
-LABELS = CONTROLLER_UID, JOB_NAME, COMPLETION_INDEX = (
+CONTROLLER_UID, JOB_NAME, COMPLETION_INDEX = (
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",
     "batch.kubernetes.io/job-completion-index",

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from slipway.command.reference import settings
-from slipway.engine.stack_config import stack_config
 from slipway.infra.clouds.existing.settings import ExistingCluster, PvcStore
 from slipway.infra.clouds.gcp.catalogue import allocatable
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
@@ -14,7 +13,7 @@ from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import lay_over, load, overlay_settings
 from slipway.infra.settings.model import Settings
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
-from tests.support.stack_values import EXISTING, GCP, GONE, changed
+from tests.support.stack_values import EXISTING, GCP, GONE, changed, stack_config
 
 ROOT = Path(__file__).parents[3]
 

@@ -171,7 +171,6 @@ BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
 ACCOUNT_BLOCK = "aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock"
 ACLS = ("aws:s3/bucketAcl:BucketAcl", "aws:s3/bucketAclV2:BucketAclV2", "aws:s3/bucketObject:BucketObject")
 POLICY = "aws:s3/bucketPolicy:BucketPolicy"
-FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
 
 FLAGS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 
@@ -249,18 +248,6 @@ ROLE = "aws:iam/role:Role"
 
 
 FEDERATION = ("AssumeRoleWithWebIdentity", "sts:AssumeRoleWithWebIdentity")
-
-
-def managed(arn: str) -> str:
-    """The name of a policy of AWS's own; empty for others."""
-    prefix, _, name = arn.partition(":iam::aws:policy/")
-    return name.rpartition("/")[2] if prefix.startswith("arn:aws") else ""
-
-
-def attached(resource: Resource) -> list[str]:
-    """The names of AWS's own policies that it attaches."""
-    properties = resource.properties
-    return [managed(arn) for key in ("policyArn", "managedPolicyArns") for arn in texts(properties.get(key))]
 
 
 def _trust(stack: Stack) -> Iterator[Violation]:

@@ -232,8 +232,6 @@ POLICIES = (
 # IAM grants that are for everyone.
 
 
-ACCOUNT = "gcp:serviceaccount/account:Account"
-
 GRANT = re.compile(r"gcp:.*(?:IAM|Iam)(?:Member|Binding|Policy)$")
 
 
