@@ -31,7 +31,6 @@ from tests.policies.samples import (
 
 NAMESPACE = resource("kubernetes:core/v1:Namespace", "slipway", {"metadata": {"name": "slipway"}})
 REACH = "volume-out-of-reach"
-RANDOM = "random:index/randomPassword:RandomPassword"
 
 
 def found(

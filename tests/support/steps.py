@@ -18,14 +18,6 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, **changes}
 
 
-def without_tensorflow(folder: Path) -> dict[str, str]:
-    """Environment in which an import of TensorFlow fails; ``folder`` is an empty one."""
-    package = folder / "tensorflow"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('TensorFlow was imported')\n", encoding="utf-8")
-    return {"PYTHONPATH": str(folder)}
-
-
 def command(module: str, *arguments: object) -> list[str]:
     """`module` is a program of a pipeline, as in `mnist.train`, or any other module by its whole name."""
     program = ROOT / "workloads" / f"{module.replace('.', '/')}.py"

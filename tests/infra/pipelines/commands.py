@@ -45,10 +45,6 @@ class Declared(DeclaredPipeline):
     def steps(self) -> Sequence[StepDeclaration]:  # type: ignore[override]
         return self.declared
 
-    @property
-    def unchecked(self) -> Sequence[StepDeclaration]:
-        return self.declared
-
 
 def pipeline(*steps: StepDeclaration, name: str = "churn") -> DeclaredPipeline:
     return Declared(name, "churn", PipelineSettings(), steps)

@@ -12,8 +12,6 @@ from slipway.infra.stack.configuration import configured
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, changed
 
-DEEP = "more than 50 sections or lists inside one another"
-
 
 def nested(depth: int) -> Any:
     value: Any = "x"

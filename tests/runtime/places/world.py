@@ -35,7 +35,6 @@ from tests.runtime.places.shared_store import CUT_SECONDS, Store
 
 JOBS, MAPS = "/apis/batch/v1/namespaces/ml/jobs", "/api/v1/namespaces/ml/configmaps"
 PODS, EVENTS = "/api/v1/namespaces/ml/pods", "/api/v1/namespaces/ml/events"
-MOVER_JOB = "mnist-train"
 PRICES = {"spot": 1.0, "flex": 2.0, "bought": 4.0}
 ONE_CLUSTER = dict.fromkeys(PRICES, "")
 BOOT, GRACE = 40.0, 30.0

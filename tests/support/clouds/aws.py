@@ -34,13 +34,6 @@ GROUP_TAG = "aws:autoscaling/tag:Tag"
 
 CPU_POOL = {"instance_type": "m6i.xlarge", "nodes": {"min": 1, "max": 2}}
 T4_POOL = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
-H100_BLOCK = {
-    "instance_type": "p5.48xlarge",
-    "capacity_block": "cr-0123456789abcdef0",
-    "zones": ["us-east-1a"],
-    "nodes": {"count": 1},
-}
-
 BASE: dict[str, Any] = {
     "clusters": {
         "dev": {
