@@ -26,15 +26,11 @@ PLACE = "infra/data/accelerators"
 class Accelerator:
     """A GPU model by the name that stack files give it.
 
-    ``product`` is the name that CUDA reports. ``memory_gib`` is per GPU. ``compute_capability`` is the generation
-    of its instructions, (major, minor). ``partitions`` maps each MIG partition size to how many of it one GPU
-    holds; empty where the GPU cannot be partitioned.
+    ``partitions`` maps each MIG partition size to how many of it one GPU holds; empty where the GPU cannot be
+    partitioned.
     """
 
     name: str
-    product: str
-    memory_gib: float
-    compute_capability: tuple[int, int]
     partitions: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -43,13 +39,7 @@ def accelerators() -> Mapping[str, Accelerator]:
     """Every accelerator by its name."""
     return MappingProxyType(
         {
-            name: Accelerator(
-                name=name,
-                product=facts["product"],
-                memory_gib=facts["memory_gib"],
-                compute_capability=_version(facts["compute_capability"]),
-                partitions=MappingProxyType(facts.get("partitions", {})),
-            )
+            name: Accelerator(name, MappingProxyType(facts.get("partitions", {})))
             for name, facts in _files().items()
         }
     )
@@ -81,11 +71,6 @@ def _files() -> Mapping[str, Mapping[str, Any]]:
     folder = Path(__file__).parents[1] / PLACE
     content = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.toml")}
     return dict(sorted(content.items(), key=lambda item: (item[1]["memory_gib"], item[0])))
-
-
-def _version(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor)
 
 
 # Writes facts about accelerators into their data files, as a cloud's price list has them today.

@@ -98,7 +98,7 @@ def test_a_forgotten_fact_is_noticed(name: str, cloud: str, path: tuple[str, ...
 @pytest.mark.parametrize("name", FILES)
 def test_every_fact_names_its_sources(name: str) -> None:
     content = FILES[name]
-    assert content["sources"].keys() == {"product", "memory_gib", "compute_capability", "partitions"}
+    assert content["sources"].keys() == {"memory_gib", "partitions"}
     assert content.keys() - {"sources"} - MISSING.keys() == content["sources"].keys()
     if google := content.get("gcp"):
         facts = {"attach", "machines", "zones", "disks", "quota", "autopilot"} & google.keys()
