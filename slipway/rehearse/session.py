@@ -456,7 +456,7 @@ def _unknown_as_null(value: object) -> str | None:
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:
     # jinja2 is not needed to find settings wrong.
-    from slipway.rehearse.output.report import idle_gpus_of, write_report  # noqa: PLC0415
+    from slipway.rehearse.output.report import write_report  # noqa: PLC0415
 
     file = write_report(place, outcome)
     quiet = outcome.options.quiet
@@ -469,7 +469,6 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
         terminal.failures(console, records, logs, refused, apps, missed=outcome.missed)
     if not quiet:
-        terminal.idle(console, idle_gpus_of(outcome))
         terminal.print_jobs(console, records, outcome.services, outcome.only_said, outcome.used)
         terminal.results(console, outcome.results, outcome.comparisons)
         terminal.stack_outputs(console, outcome.evaluation.outputs, outcome.results)

@@ -31,7 +31,6 @@ from slipway.infra.platform import Resources
 from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Resource, Stack
 from slipway.rehearse.output import charts
-from slipway.rehearse.output.charts import IdleGpus, idle_gpus
 from slipway.rehearse.output.comparison import Comparison, shown_whole
 from slipway.rehearse.output.outcome import Configuration, Outcome
 from slipway.rehearse.output.results import CollectedResults, JobResults, ShownNumber
@@ -111,7 +110,6 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         ],
         "records": outcome.records,
         "used": outcome.used,
-        "idle_gpus": _idle_gpus(stack, outcome),
         "services": [(service, ending(service)) for service in outcome.services],
         "by_urn": records,
         "pods_of": pods_of,
@@ -151,19 +149,6 @@ def stack_of(name: str, resources: Mapping[str, Resource], configuration: Config
     ]
     declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
     return reviewed(declared, reviews())
-
-
-def idle_gpus_of(outcome: Outcome) -> list[IdleGpus]:
-    """The Jobs whose GPUs were idle for longer than the stack's settings bear, with the money."""
-    if not any(entry.gpu_times for entry in outcome.used):
-        return []
-    stack = stack_of(outcome.options.stack, outcome.evaluation.resources, outcome.configuration)
-    return _idle_gpus(stack, outcome)
-
-
-def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
-    metrics = outcome.configuration.settings.metrics
-    return idle_gpus(stack, outcome.used, metrics.idle.share) if metrics else []
 
 
 def cost_of(stack: Stack, records: Sequence[JobRecord]) -> Cost:

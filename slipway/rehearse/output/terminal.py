@@ -22,7 +22,7 @@ from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.pipelines.results import PLATFORM, SHOW
 from slipway.infra.review.stack import Resource, mapping
 from slipway.infra.schema.problems import printable, printable_lines
-from slipway.rehearse.output.charts import IdleGpus, UsedBy
+from slipway.rehearse.output.charts import UsedBy
 from slipway.rehearse.output.comparison import Comparison, shown_whole
 from slipway.rehearse.output.results import CollectedResults, JobResults, ShownFile, ShownTable
 from slipway.rehearse.state import JobRecord, Phase, ServicePhase, ServiceRecord, kept
@@ -441,14 +441,6 @@ def comparison_table(compared: Comparison) -> Table:
         style = "green" if best else "" if variant.record.phase.good else "red"
         table.add_row(*(Text(printable(cell)) for cell in (*cells, *times(variant.record), result)), style=style)
     return table
-
-
-def idle(console: Console, idle_gpus: Sequence[IdleGpus]) -> None:
-    """The Jobs whose GPUs did nothing for long, with the money that is lost so on their pools."""
-    if idle_gpus:
-        console.print()
-    for entry in idle_gpus:
-        console.print(Text(printable(f"GPU IDLE  {entry.says}"), "bold red"), soft_wrap=True)
 
 
 def print_jobs(
