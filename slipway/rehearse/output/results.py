@@ -112,28 +112,10 @@ class ShownCurves:
 
 
 @dataclass(frozen=True)
-class ShownPicture:
-    """A PNG file. ``path`` is below the Job's directory of the store."""
-
-    title: str
-    file: Path
-    path: str
-
-
-@dataclass(frozen=True)
-class ShownPage:
-    """An HTML file. ``path`` is below the Job's directory of the store."""
-
-    title: str
-    file: Path
-    path: str
-
-
-@dataclass(frozen=True)
 class ShownFile:
-    """A file, or a folder, of which only the place is shown. ``path`` is below the Job's directory of the store.
+    """A PNG or HTML file that is shown, or a file or folder of which only the place is.
 
-    ``size`` is in bytes.
+    ``path`` is below the Job's directory of the store, ``size`` in bytes.
     """
 
     title: str
@@ -179,32 +161,32 @@ class JobResults:
     numbers: list[ShownNumber] = field(default_factory=list[ShownNumber])
     tables: list[ShownTable] = field(default_factory=list[ShownTable])
     curves: list[ShownCurves] = field(default_factory=list[ShownCurves])
-    pictures: list[ShownPicture] = field(default_factory=list[ShownPicture])
-    pages: list[ShownPage] = field(default_factory=list[ShownPage])
+    pictures: list[ShownFile] = field(default_factory=list[ShownFile])
+    pages: list[ShownFile] = field(default_factory=list[ShownFile])
     others: list[ShownFile] = field(default_factory=list[ShownFile])
     files: tuple[str, ...] = ()
 
     def titled(self, label: str) -> "JobResults":
         """The same with ``label`` behind each title."""
 
-        def title(text: str) -> str:
-            return f"{text} ({label})"
+        def titled(files: Iterable[ShownFile]) -> list[ShownFile]:
+            return [replace(file, title=f"{file.title} ({label})") for file in files]
 
+        declared = [curve.declared for curve in self.curves]
+        titles = [one.model_copy(update={"title": f"{one.title} ({label})"}) for one in declared]
         return replace(
             self,
-            tables=[replace(table, title=title(table.title)) for table in self.tables],
-            curves=[
-                replace(curve, declared=curve.declared.model_copy(update={"title": title(curve.declared.title)}))
-                for curve in self.curves
-            ],
-            pictures=[replace(picture, title=title(picture.title)) for picture in self.pictures],
-            pages=[replace(page, title=title(page.title)) for page in self.pages],
-            others=[replace(other, title=title(other.title)) for other in self.others],
+            tables=[replace(table, title=f"{table.title} ({label})") for table in self.tables],
+            curves=[replace(curve, declared=one) for curve, one in zip(self.curves, titles, strict=True)],
+            pictures=titled(self.pictures),
+            pages=titled(self.pages),
+            others=titled(self.others),
         )
 
     def add(self, declared: Result) -> None:
         """Reads one result. Raises OSError, and ValueError where the file is not what ``declared`` says."""
         file = _below(self.folder, declared.path)
+        shown = ShownFile(declared.title, file, declared.path, file.stat().st_size)
         match declared:
             case Number():
                 self.numbers.append(_number(declared, _json(file)))
@@ -216,12 +198,12 @@ class JobResults:
                 with file.open("rb") as picture:
                     if picture.read(4) != b"\x89PNG":
                         raise _WrongContentError("it is no PNG")
-                self.pictures.append(ShownPicture(declared.title, file, declared.path))
+                self.pictures.append(shown)
             case Page():
                 file.read_bytes().decode()
-                self.pages.append(ShownPage(declared.title, file, declared.path))
+                self.pages.append(shown)
             case File():
-                self.others.append(ShownFile(declared.title, file, declared.path, file.stat().st_size))
+                self.others.append(shown)
 
 
 @dataclass(frozen=True)

@@ -203,14 +203,7 @@ class LiveDisplay:
         return Text(mark, style)
 
     def _progress(self, record: JobRecord) -> tuple[RenderableType, RenderableType]:
-        where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
-        if record.nodes:
-            where.append(f", {record.nodes} nodes")
-            where.append(f", generation {record.generations}" if record.generations > 1 else "")
-        elif record.workers > 1:
-            where.append(f", {record.workers} pods")
-        if record.accelerator:
-            where.append(f" ({record.accelerator})")
+        where = Text(where_of(record), "dim", overflow="ellipsis", no_wrap=True)
         if record.phase is Phase.RUNNING and record.epochs:
             done, every = record.epochs
             line = Table.grid(padding=(0, 1))
@@ -230,20 +223,24 @@ def _style(text: str) -> str:
     return "red" if text.startswith(WARNING) else ""
 
 
+def where_of(record: JobRecord) -> str:
+    """The Job's pool, on how many of its nodes or in how many pods, and the accelerator."""
+    parts = [record.pool]
+    if record.nodes:
+        parts += [f"{record.nodes} nodes", *([f"generation {record.generations}"] * (record.generations > 1))]
+    elif record.workers > 1:
+        parts.append(f"{record.workers} pods")
+    return ", ".join(parts) + (f" ({record.accelerator})" if record.accelerator else "")
+
+
 def describe(record: JobRecord) -> str:
     """The Job's phase in a few words."""
-    place = f" on {record.pool}" + (f" ({record.accelerator})" if record.accelerator else "")
-    if record.nodes:
-        place = f" in {record.nodes} pods on {record.nodes} nodes of {record.pool}" + place.removeprefix(
-            f" on {record.pool}"
-        )
-    elif record.workers > 1:
-        place = f" in {record.workers} pods{place}"
+    place = where_of(record)
     texts = {
         Phase.PENDING: "Pending",
-        Phase.RUNNING: f"running{place}",
-        Phase.SUCCEEDED: f"succeeded{place} in {record.seconds:.1f} s",
-        Phase.UNCHANGED: f"unchanged, succeeded before{place} in {record.seconds:.1f} s",
+        Phase.RUNNING: f"running on {place}",
+        Phase.SUCCEEDED: f"succeeded on {place} in {record.seconds:.1f} s",
+        Phase.UNCHANGED: f"unchanged, succeeded before on {place} in {record.seconds:.1f} s",
         Phase.FAILED: f"failed: {record.reason}",
         Phase.INTERRUPTED: "interrupted; the next rehearsal takes it up again",
         Phase.NOT_RUN: f"not run: {record.reason}",

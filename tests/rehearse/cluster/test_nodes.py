@@ -68,7 +68,7 @@ def test_pods_reach_one_another_by_name_each_on_a_node_of_its_own(tmp_path: Path
     assert sorted(train.node.split(", ")) == ["local-cpu-0", "local-cpu-1", "local-cpu-2"]
     assert train.epochs == (12, 12)
     assert len(set(re.findall(r"listens 127\.0\.0\.1 (\d+)", "\n".join(log(tmp_path))))) == 3
-    assert "running in 3 pods on 3 nodes of cpu" in printed
+    assert "running on cpu, 3 nodes" in printed
     assert "succeeded, 3 pods on 3 nodes" in printed
     assert "3 pods on 3 nodes, each with what stands here" in (tmp_path / "report.html").read_text()
 

@@ -46,7 +46,7 @@ def test_pods_run_side_by_side_and_know_their_index_and_their_job(tmp_path: Path
         assert [f"[{index}] worker {index} is through", f"[{index}] {index}"] == [
             line for line in lines if line.startswith(f"[{index}]") and "# pod" not in line
         ]
-    assert "succeeded in 3 pods on cpu" in printed
+    assert "succeeded on cpu, 3 pods" in printed
 
 
 def test_every_run_of_a_job_has_a_uid_of_its_own(tmp_path: Path) -> None:
