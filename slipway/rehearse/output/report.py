@@ -85,7 +85,6 @@ def write_report(place: Place, outcome: Outcome) -> Path:
 def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     """What the template shows."""
     resources = outcome.evaluation.resources
-    records = {record.urn: record for record in outcome.records}
     custom = [resource for resource in resources.values() if resource.custom]
     stack = stack_of(outcome.options.stack, resources, outcome.configuration)
     bill = cost_of(stack, outcome.records)
@@ -104,17 +103,15 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
             for record in (*outcome.records, *outcome.services)
         },
         "tiles": [
-            ("Jobs", len(records), _count_phases(outcome.records)),
+            ("Jobs", len(outcome.records), _count_phases(outcome.records)),
             ("Resources", len(custom), "declared, none created"),
             *result_tiles(outcome.results, outcome.comparisons),
         ],
         "records": outcome.records,
         "used": outcome.used,
         "services": [(service, ending(service)) for service in outcome.services],
-        "by_urn": records,
         "pods_of": pods_of,
         "times": times,
-        "Phase": Phase,
         "failures": [
             (record, own_lines(record, place.log(record.name)))
             for record in outcome.records
