@@ -39,7 +39,7 @@ def _section(value: Any) -> Any:
 def _digest(value: str) -> str:
     if not _DIGEST.fullmatch(value):
         raise refuse(
-            "no SHA-256 in 64 hexadecimal digits", f"make one as {page('your-program.md')} shows, or remove it"
+            "no SHA-256 in 64 hexadecimal digits", f"make one as {page('own-data.md')} shows, or remove it"
         )
     return value
 

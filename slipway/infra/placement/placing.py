@@ -80,7 +80,7 @@ def _warn_of_inputs(pipeline: DeclaredPipeline) -> None:
     for name, data in data_of(pipeline.settings).items():
         if not data.digest:
             key, rest = pipeline.setting(INPUTS, name), "no step runs again when its data change"
-            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: {page('your-program.md')} has one")
+            pulumi.log.warn(f"{key}: {data.url} has no digest, so {rest}: {page('own-data.md')} has one")
 
 
 def _services(

@@ -113,7 +113,7 @@ def test_a_cache_of_a_step_that_reads_nothing_is_refused(tmp_path: Path) -> None
         ("{store}/../images", "inputs.images.url", []),
         ("{store}/toy/train", "inputs.images", ["toy/"]),
         ("{store}/.runs", "inputs.images", [".runs/"]),
-        ({"url": "{store}/images", "digest": "abc"}, "inputs.images.digest", ["your-program.md"]),
+        ({"url": "{store}/images", "digest": "abc"}, "inputs.images.digest", ["own-data.md"]),
         ({"digest": DIGEST}, "inputs.images.url", []),
         (3, "inputs.images", []),
     ],
