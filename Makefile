@@ -9,7 +9,7 @@ comma := ,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
-	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
+	STEP APP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 SWITCHES := FRESH BENCHMARK FOLLOW ONCE ATTEMPTS REHEARSAL
 
@@ -44,7 +44,8 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs run stop pin-images refresh-prices \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs shell open run stop pin-images \
+	refresh-prices \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
 	ci-preview ci-verdict ci-comment ci-actionlint ci-deploy-preview ci-deploy-up \

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import copy_checkout
+from slipway.command.app import VERBS
+from tests.support.checkout import ROOT, copy_checkout
 
 FAKE = """#!{python}
 import json, pathlib, sys
@@ -104,6 +106,8 @@ NEW = "-m slipway new --example=mnist"
             ["logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1"],
             "-m slipway logs --stack=gcp-dev '--step=--help; id' --follow --attempts",
         ),
+        (["shell", "STACK=gcp-dev", "STEP=train"], "-m slipway shell train --stack=gcp-dev"),
+        (["open", "STACK=gcp-dev", "APP=page"], "-m slipway open page --stack=gcp-dev"),
         (
             ["show", "STACK=local", "predictions", "t4-fp32"],
             "-m slipway show --stack local predictions t4-fp32",
@@ -112,6 +116,18 @@ NEW = "-m slipway new --example=mnist"
 )
 def test_what_stands_behind_a_target_is_handed_on(preview: Preview, words: list[str], called: str) -> None:
     assert preview.make(*words)[:2] == (0, shlex.split(called))
+
+
+def test_every_target_and_every_variable_of_a_recipe_is_known() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    lists = {name: set(words.split()) for name, words in re.findall(r"(?m)^(TARGETS|OPTIONS) := (.*)$", text)}
+    assert set(re.findall(r"(?m)^([a-z-]+):(?!=)", text)) == lists["TARGETS"]
+    assert set(re.findall(r"\$\$\{?([A-Z_]+)", text)) == lists["OPTIONS"]
+
+
+def test_every_verb_has_a_target() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert set(VERBS) <= set(re.findall(r"(?m)^([a-z-]+):(?!=)", text))
 
 
 SWITCHES = {
