@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Seconds
+from slipway.infra.review.facts import Charge, Disk, Grant, Holding, Seconds
 from slipway.infra.review.stack import (
     JOB,
     UNKNOWN,
@@ -267,7 +267,7 @@ GIB = 2**30
 
 
 def charges(stack: Stack) -> Sequence[Charge]:
-    """Charges of load balancers, and of the volumes of claims."""
+    """Charges of the volumes of claims, and of load balancers, whose prices are not recorded."""
     return [
         charge
         for resource in stack.resources.values()
@@ -278,11 +278,8 @@ def charges(stack: Stack) -> Sequence[Charge]:
 
 def _billed(resource: Resource, stack: Stack) -> Iterator[Charge]:
     spec = resource.properties.get("spec")
-    if (named := _balancer_kind(resource, spec)) is not None:
-        kind = resource.type.rpartition(":")[2]
-        for what, used in (("load balancer", False), ("what goes through the load balancer", True)):
-            balancer = Balancer(stack.cluster_of(resource), kind, named, used)
-            yield Charge(resource.urn, what, None, metered=used, balancer=balancer)
+    if _makes_balancer(resource, spec):
+        yield Charge(resource.urn, "load balancer, whose price is not recorded", None)
     if resource.type == CLAIM:
         yield from _volume(resource, spec, 1, stack)
     if resource.type == STATEFUL_SET:
@@ -290,16 +287,14 @@ def _billed(resource: Resource, stack: Stack) -> Iterator[Charge]:
             yield from _volume(resource, template.get("spec"), whole(at(spec, "replicas"), 1), stack)
 
 
-def _balancer_kind(resource: Resource, spec: object) -> str | None:
-    """The class of the load balancer that a cloud makes for this object; None where it makes none."""
+def _makes_balancer(resource: Resource, spec: object) -> bool:
+    """Whether a cloud makes a load balancer for this object."""
     if resource.type == SERVICE:
-        return text(at(spec, "loadBalancerClass")) if at(spec, "type") == "LoadBalancer" else None
-    if resource.type == GATEWAY:
-        return text(at(spec, "gatewayClassName"))
+        return at(spec, "type") == "LoadBalancer"
     named = at(spec, "ingressClassName")
-    if resource.type != INGRESS or (named != UNKNOWN and text(named) not in OF_CLOUDS):
-        return None
-    return text(named)
+    return resource.type == GATEWAY or (
+        resource.type == INGRESS and (named == UNKNOWN or text(named) in OF_CLOUDS)
+    )
 
 
 def _volume(resource: Resource, spec: object, pods: int, stack: Stack) -> Iterator[Charge]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from slipway.infra.review.facts import (
-    Balancer,
     Charge,
     Disk,
     Grant,
@@ -84,7 +83,6 @@ class Review:
     changes only; they are asked with the values before and after.
 
     ``disk_price`` is what a GiB of a disk costs that one of the cloud's clusters makes; None for one of another's.
-    ``balancer_price`` is what a load balancer costs that one of them makes, or its use; likewise.
 
     ``computed`` are, by resource type, the paths of the optional properties that the provider computes where they
     are not set: one that is taken away keeps its value.
@@ -103,7 +101,6 @@ class Review:
     pools: Callable[[Stack], Sequence[NodePool]] = lambda _: ()
     charges: Callable[[Stack], Sequence[Charge]] = lambda _: ()
     disk_price: Callable[[Disk, Stack], Price | None] = lambda _, __: None
-    balancer_price: Callable[[Balancer, Stack], Price | None] = lambda _, __: None
     quotas: Callable[[Stack], Sequence[Quota]] = lambda _: ()
     policies: Sequence[Policy] = ()
     replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
@@ -127,12 +124,7 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
     resources = stack.resources.items()
     return replace(
         stack,
-        charges=[
-            priced
-            for review in reviews
-            for charge in review.charges(stack)
-            for priced in _price(charge, reviews, stack)
-        ],
+        charges=[_priced(charge, reviews, stack) for review in reviews for charge in review.charges(stack)],
         quotas=[quota for review in reviews for quota in review.quotas(stack)],
         identities=[identity for review in reviews for identity in review.identities(stack)],
         grants=[grant for review in reviews for grant in review.grants(stack)],
@@ -146,22 +138,11 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
     )
 
 
-def _price(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Sequence[Charge]:
-    """The charge with the price of its disk or load balancer, where a cloud knows it.
-
-    Of what is paid by use nothing is said where none does: a load balancer whose price is missing is there once.
-    """
-    prices: Iterable[Price | None]
-    if charge.disk is not None and charge.quantity:
-        prices = (review.disk_price(charge.disk, stack) for review in reviews)
-    elif charge.balancer is not None:
-        prices = (review.balancer_price(charge.balancer, stack) for review in reviews)
-    elif charge.disk is None:
-        return [charge]
-    else:
-        prices = ()
-    price = next((other for other in prices if other is not None), None)
-    if price is None and charge.metered:
-        return []
+def _priced(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Charge:
+    """The charge with the price of its disk, where a cloud knows it."""
+    if charge.disk is None:
+        return charge
+    prices = [review.disk_price(charge.disk, stack) for review in reviews] if charge.quantity else []
+    price = next((known for known in prices if known is not None), None)
     what = charge.what if price is not None else f"{charge.what}, whose price is not recorded"
-    return [replace(charge, what=what, price=price)]
+    return replace(charge, what=what, price=price)

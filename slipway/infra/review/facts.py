@@ -47,21 +47,6 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Balancer:
-    """A load balancer that a cluster makes for an object, of which the cluster's cloud knows the price.
-
-    ``cluster`` is the cluster by the name that Kubernetes objects know it by, ``kind`` the object's kind, and
-    ``named`` its class; empty for the cluster's default. ``used`` asks for what is paid by use, else for what is
-    paid as long as it is there.
-    """
-
-    cluster: str
-    kind: str
-    named: str
-    used: bool = False
-
-
-@dataclass(frozen=True)
 class Charge:
     """What one resource is billed for.
 
@@ -69,7 +54,7 @@ class Charge:
     no Job runs, ``most`` those with every pool at its largest. ``quantity`` is how much of the price's unit one of
     them is: 100 for a disk of 100 GiB. What is paid by usage alone (``metered``) is listed with its price and in
     no sum. ``pool`` is the URN of the pool whose nodes are billed so, each of them; empty for everything else.
-    ``disk`` is the disk, and ``balancer`` the load balancer, whose price a cloud has to say.
+    ``disk`` is the disk whose price a cloud has to say.
     """
 
     urn: str
@@ -81,7 +66,6 @@ class Charge:
     metered: bool = False
     pool: str = ""
     disk: Disk | None = None
-    balancer: Balancer | None = None
 
 
 @dataclass(frozen=True)

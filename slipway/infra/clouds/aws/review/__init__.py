@@ -321,7 +321,6 @@ REVIEW = Review(
     pools=charges.pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
-    balancer_price=charges.balancer_price,
     quotas=charges.quotas,
     policies=(
         *policies.POLICIES,

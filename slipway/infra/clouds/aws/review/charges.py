@@ -16,7 +16,7 @@ from slipway.infra.clouds.aws.catalogue import CLOUD, InstanceType, instance_typ
 from slipway.infra.clouds.aws.nodes import CLUSTER, DISK_TYPE, template
 from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
 from slipway.infra.platform import Rate
-from slipway.infra.review.facts import Balancer, Charge, Disk, Price, Quota
+from slipway.infra.review.facts import Charge, Disk, Price, Quota
 from slipway.infra.review.stack import (
     NodePool,
     Properties,
@@ -156,18 +156,6 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     if cluster is None or disk.provisioner != "ebs.csi.aws.com":
         return None
     return TABLE.price("disks", disk.kind or "gp3", _region(cluster), "per_gib_month")
-
-
-def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
-    """The price of an Application Load Balancer by the hour, or of an hour of a capacity unit (LCU) that it uses.
-
-    Not here: the public addresses that it has, one in each zone at least.
-    """
-    cluster = stack.cluster_called(balancer.cluster, CLUSTER)
-    if cluster is None or (balancer.kind, balancer.named) != ("Ingress", "alb"):
-        return None
-    column = "per_lcu_hour" if balancer.used else "per_hour"
-    return TABLE.price("fixed", "application-load-balancer", _region(cluster), column)
 
 
 def _charges(stack: Stack, resource: Resource) -> Iterator[Charge]:

@@ -497,7 +497,6 @@ REVIEW = Review(
     pools=pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
-    balancer_price=charges.balancer_price,
     quotas=quotas,
     policies=(
         *access_policies.POLICIES,

@@ -21,7 +21,7 @@ from slipway.infra.clouds.gcp.catalogue import (
 from slipway.infra.clouds.gcp.nodes import CLUSTER, DeclaredPool, DeclaredWay, declared_pools, declared_ways
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool
 from slipway.infra.platform import ASKED_ANNOTATION, Rate, Resources, add, largest
-from slipway.infra.review.facts import Balancer, Charge, Disk, Price
+from slipway.infra.review.facts import Charge, Disk, Price
 from slipway.infra.review.stack import (
     JOB,
     Properties,
@@ -283,9 +283,6 @@ DEFAULT_CLASS, DEFAULT_DISK = "standard-rwo", "pd-standard"
 the driver makes for a class without a type. Source:
 https://cloud.google.com/kubernetes-engine/docs/concepts/persistent-volumes, read 2026-11-22."""
 
-GLOBAL_CLASS = "gke-l7-global-external"
-"""What the names of GKE's classes of Gateways begin with that make a global external Application Load Balancer."""
-
 FREE = (
     "gcp:projects/*",
     "gcp:serviceaccount/*",
@@ -357,19 +354,6 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     if disk.provisioner:
         kind = disk.kind or DEFAULT_DISK
     return TABLE.price("disks", kind, _region(cluster.properties), "per_gib_month")
-
-
-def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
-    """The price of a global external Application Load Balancer, which GKE makes for a Gateway: of its one
-    forwarding rule by the hour, or of a GiB that goes through it.
-
-    Of more than five forwarding rules in a project those above cost less.
-    """
-    cluster = stack.cluster_called(balancer.cluster, CLUSTER)
-    if cluster is None or balancer.kind != "Gateway" or not balancer.named.startswith(GLOBAL_CLASS):
-        return None
-    column = "per_gib" if balancer.used else "per_hour"
-    return TABLE.price("fixed", "forwarding-rule", _region(cluster.properties), column)
 
 
 def _charges(declared: Declared, resource: Resource) -> Iterator[Charge]:
