@@ -24,6 +24,7 @@ from slipway.engine.source_positions import stack_trace
 from slipway.engine.stack_config import for_engine
 from slipway.engine.unknown_results import stand_in_for_results
 from slipway.infra.emulator import Emulator, StoreFiles
+from slipway.infra.placed_model import listen
 from slipway.infra.platform_output import Resolve
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.names import UNREAD
@@ -84,6 +85,7 @@ def evaluate(
         mocks._sync_await = await_at_once  # pyright: ignore
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
+        evaluation.steps = listen()
         stand_in_for_results(lambda name: evaluation.unanswered.update({name: True}))
         leave_unknown(evaluation.left_unknown.append)
         for emulator in emulators:

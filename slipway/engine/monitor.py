@@ -15,6 +15,7 @@ from slipway.engine.provider_outputs import mark
 from slipway.engine.requests import StackOutput, read_request
 from slipway.engine.secret_outputs import hide, names_of, secret_names
 from slipway.engine.unknown_results import short_name
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Resource, texts
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -76,6 +77,7 @@ class Evaluation:
 
     resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
     outputs: dict[str, StackOutput] = field(default_factory=dict[str, StackOutput])
+    steps: list[PlacedStep] = field(default_factory=list[PlacedStep])
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Reasons by URN."""
     skipped: dict[str, str] = field(default_factory=dict[str, str])

@@ -61,9 +61,6 @@ class PropertyChange(Model):
     before: Any = Field(default=None, description="Its value at the base; null where it was not set.")
     after: Any = Field(default=None, description="Its value now; null where it is no longer set.")
     forces: bool = Field(default=False, description="Whether this change replaces the resource.")
-    moved: bool = Field(
-        default=False, description="Whether it only follows from files that moved with the same code in them."
-    )
 
 
 class ResourceChange(Model):
@@ -126,9 +123,6 @@ class Changes(Model):
     resources: list[ResourceChange] = Field(default_factory=list)
     unchanged: int = 0
     runs: list[JobRun] = Field(default_factory=list)
-    moved: dict[str, str] = Field(
-        default_factory=dict, description="New paths, by the old ones, of files of Jobs that moved unchanged."
-    )
     remarks: list[str] = Field(default_factory=list)
     unknown: list[str] = Field(
         default_factory=list,

@@ -7,6 +7,7 @@ from slipway.evaluated import phrasing
 from slipway.evaluated.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 from slipway.evaluated.operations import ResourceDiff, compare_resources
 from slipway.evaluated.places import owners
+from slipway.evaluated.workloads import workloads
 from slipway.infra.kubernetes.labels import (
     INPUTS_ANNOTATION,
     MOVES_ANNOTATION,
@@ -18,15 +19,18 @@ from slipway.infra.pipelines.results import SHOW
 from slipway.infra.review.property_diff import Difference, Path, differences, path_text, shorten_both
 from slipway.infra.review.stack import (
     CONFIG_MAP,
-    JOB,
     KUBERNETES_PROVIDER,
     Resource,
     Stack,
     at,
     json_document,
+    mappings,
     text,
 )
-from slipway.preview.reruns import MOVED, MovedFiles, ShippedFiles, runs
+from slipway.preview.reruns import runs
+
+FilePaths = Mapping[tuple[str, str, str], str]
+"""Where pods have a file of a ConfigMap, by the provider, the object's name, and the key."""
 
 
 def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | None = None) -> Changes:
@@ -35,12 +39,11 @@ def compare(before: Stack, after: Stack, comparisons: Sequence[ResourceDiff] | N
     ``comparisons`` is the result of `compare_resources` if the caller has it already.
     """
     comparisons = compare_resources(before, after) if comparisons is None else comparisons
-    files, steps = MovedFiles(ShippedFiles(before), ShippedFiles(after)), owners(after)
+    paths, steps = {**_file_paths(before), **_file_paths(after)}, owners(after)
     return Changes(
-        resources=[_change(comparison, files, steps) for comparison in comparisons if comparison.operation],
+        resources=[_change(comparison, paths, steps) for comparison in comparisons if comparison.operation],
         unchanged=sum(not comparison.operation for comparison in comparisons),
-        runs=runs(before, after, comparisons, files),
-        moved=dict(files.paths),
+        runs=runs(before, after, comparisons),
         remarks=list(_remarks(comparisons)),
     )
 
@@ -76,19 +79,17 @@ def _top(output: str) -> str:
     return output.partition(".")[0]
 
 
-def _change(change: ResourceDiff, files: MovedFiles, steps: Mapping[str, str]) -> ResourceChange:
+def _change(change: ResourceDiff, paths: FilePaths, steps: Mapping[str, str]) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
-    properties = list(_properties(change, files))
-    moved = resource.type != JOB and any(property_.moved for property_ in properties)
     return ResourceChange(
         urn=resource.urn,
         type=resource.type,
         name=resource.name,
         place=resource.place,
         operation=change.operation,
-        properties=properties,
-        because=MOVED if moved else _because(change),
+        properties=list(_properties(change, paths)),
+        because=_because(change),
         known=change.known,
         note=change.note,
         protected=change.protected,
@@ -103,22 +104,13 @@ def _because(change: ResourceDiff) -> str:
     return change.because
 
 
-def _properties(change: ResourceDiff, files: MovedFiles) -> Iterator[PropertyChange]:
+def _properties(change: ResourceDiff, paths: FilePaths) -> Iterator[PropertyChange]:
     for difference in change.differences:
         forces = difference in change.forcing
         for part in _inside(change.resource, difference):
             old, new = shorten_both(part.before, part.after)
-            path = _file_path(change, part.path, files)
-            moved = _is_moved(path, part, files)
-            yield PropertyChange(path=path_text(path), before=old, after=new, forces=forces, moved=moved)
-
-
-def _is_moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
-    """Whether a file, its mount or the name of a module differs only because files moved."""
-    if difference.before is not None and difference.after is not None:
-        return moved.is_renamed(difference.before, difference.after)
-    mounted = text(at(difference.after or difference.before, "path"))
-    return moved.explains(mounted or str(path[-1]))
+            path = path_text(_file_path(change, part.path, paths))
+            yield PropertyChange(path=path, before=old, after=new, forces=forces)
 
 
 def _inside(resource: Resource, difference: Difference) -> list[Difference]:
@@ -129,14 +121,27 @@ def _inside(resource: Resource, difference: Difference) -> list[Difference]:
     return list(differences(old, new, difference.path)) or [difference]
 
 
-def _file_path(change: ResourceDiff, path: Path, files: MovedFiles) -> Path:
+def _file_paths(stack: Stack) -> FilePaths:
+    return {
+        (workload.resource.provider, text(at(volume, "configMap", "name")), text(item.get("key"))): text(
+            item.get("path")
+        )
+        for workload in workloads(stack)
+        for volume in workload.volumes
+        for item in mappings(at(volume, "configMap", "items"))
+    }
+
+
+def _file_path(change: ResourceDiff, path: Path, paths: FilePaths) -> Path:
     """The path of a difference, with a file's path in place of its key in a ConfigMap."""
     if change.resource.type != CONFIG_MAP or len(path) != 2:
         return path
-    for side, shipped in ((change.after, files.after), (change.before, files.before)):
-        if side is not None and (name := shipped.path(side, str(path[1]))):
-            return (path[0], name)
-    return path
+    names = (
+        (side.provider, text(at(side.properties, "metadata", "name")), str(path[1]))
+        for side in (change.after, change.before)
+        if side
+    )
+    return (path[0], next((paths[name] for name in names if name in paths), path[1]))
 
 
 def _remarks(comparisons: Sequence[ResourceDiff]) -> Iterator[str]:
@@ -214,13 +219,11 @@ def without_places(rows_left: Sequence[Row]) -> list[Row]:
 def select_properties(change: ResourceChange) -> list[PropertyChange]:
     """The properties that are shown.
 
-    Changes that follow from moved files are left out. If the change has another reason, so are properties that
-    differ in a digest only, and properties that are unknown on both sides. Otherwise digests are left out if there
-    are other properties.
+    If the change has another reason, properties that differ in a digest only are left out, and properties that
+    are unknown on both sides. Otherwise digests are left out if there are other properties.
     """
-    own_changes = [property_ for property_ in change.properties if not property_.moved]
-    known = [property_ for property_ in own_changes if not is_unknown(property_)]
-    shown_changes = known if known or change.because or change.note else own_changes
+    known = [property_ for property_ in change.properties if not is_unknown(property_)]
+    shown_changes = known if known or change.because or change.note else change.properties
     clear = [property_ for property_ in shown_changes if not phrasing.is_digest(property_)]
     return clear if clear or change.because else shown_changes
 

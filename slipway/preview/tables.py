@@ -87,12 +87,6 @@ def notes(preview: Preview) -> list[str]:
     sentences: list[str] = []
     if unchanged := [stack for stack in preview.stacks if is_same(stack)]:
         sentences.append(f"No changes in {join(map(_same_words, unchanged))}.")
-    moved = {old: new for stack in preview.stacks if stack.changes for old, new in stack.changes.moved.items()}
-    if moved:
-        moves = join(f"{old} to {new}" for old, new in sorted(moved.items()))
-        sentences.append(
-            f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
-        )
     sentences += [words for stack in preview.stacks for words in elsewhere_words(stack)]
     runs = [stack.cost.run for stack in preview.stacks if stack.cost is not None and stack.cost.run is not None]
     if runs:

@@ -20,7 +20,7 @@ from slipway.evaluated.places import is_held
 from slipway.evaluated.schedule import JobDuration
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.exits import Exit
-from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.kubernetes.labels import NAME, RUN_ANNOTATION
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import CLUSTER_RUN, OWN_NAMES
 from slipway.infra.review.contract import Severity
@@ -123,6 +123,17 @@ def test_every_stack_is_evaluated(commented: Evaluations) -> None:
     ]
     assert len(buckets) == 10
     assert all(isinstance(bucket, str) for bucket in buckets)
+
+
+def test_every_result_of_a_job_is_in_the_placed_model(commented: Evaluations) -> None:
+    for stack in map(stack_of, commented.head.values()):
+        results = {
+            job.name: job.properties["metadata"]["annotations"][RUN_ANNOTATION]
+            for job in stack.of_type(JOB)
+            if RUN_ANNOTATION in job.properties["metadata"].get("annotations", {})
+        }
+        assert {name: step.directory for name, step in stack.steps.items() if step.directory} == results
+        assert {step.pool for step in stack.steps.values()} <= {pool.name for pool in stack.pools}
 
 
 def pod_templates(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from slipway.evaluated.places import moved_steps, range_words
 from slipway.evaluated.schedule import JobDuration, schedule
 from slipway.infra.kubernetes.labels import MOVES_ANNOTATION
 from slipway.infra.review.stack import Resource, Stack
-from slipway.preview.reruns import MovedFiles, ShippedFiles, runs
+from slipway.preview.reruns import runs
 from tests.support.costing import JOB, TODAY, Pool, job, stack
 from tests.support.places import with_places
 
@@ -128,8 +128,7 @@ def test_a_change_of_its_image_is_one_run() -> None:
         ResourceDiff(before.resources[urn], entry, Operation.REPLACE if entry.type == JOB else None)
         for urn, entry in after.resources.items()
     ]
-    files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
-    found = {run.name: run.places for run in runs(before, after, compared, files)}
+    found = {run.name: run.places for run in runs(before, after, compared)}
     assert found == {"prepare": [], "train": ["spot", "flex", "own"], "predict": []}
 
 

@@ -47,7 +47,8 @@ def declared(tmp_path: Path) -> Declared:
         found = evaluate(program, project="slipway", stack="test", config={}, emulators=[], preview=True)
         pool = cpu_pool()
         nodes = NodePool("", "here", "cpu", pool.selector, (), pool.allocatable, 0, pool.max_nodes)
-        stack = Stack("test", {urn: each for urn, each in found.resources.items() if each.name != "slipway-test"})
+        resources = {urn: each for urn, each in found.resources.items() if each.name != "slipway-test"}
+        stack = Stack("test", resources, steps={step.job: step for step in found.steps})
         return reviewed(stack, [*reviews(), Review(pools=lambda _: [nodes])])
 
     return declared

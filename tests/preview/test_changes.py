@@ -180,9 +180,7 @@ def test_another_image_runs_the_step_and_those_after_it() -> None:
 def test_more_memory_re_creates_a_job_that_finds_its_result() -> None:
     found = change({"pipelines.mnist.steps.train.memory": "9Gi"})
     assert touched(found) == {}
-    assert ran(found) == {
-        "mnist-train": (Outcome.RESUMES, "its memory changed; its volumes changed")
-    }  # Half of it is for /dev/shm.
+    assert ran(found) == {"mnist-train": (Outcome.RESUMES, "its memory changed")}
 
 
 def test_renaming_a_pool_creates_a_new_one() -> None:

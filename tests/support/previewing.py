@@ -57,7 +57,12 @@ def _evaluate(name: str, settings: str, root: Path) -> Stack:
         preview=True,
         stacks=others.exported,
     )
-    return reviewed(Stack(name, evaluation.resources, configuration=config), [*REVIEWS, REVIEW])
+    return reviewed(
+        Stack(
+            name, evaluation.resources, steps={step.job: step for step in evaluation.steps}, configuration=config
+        ),
+        [*REVIEWS, REVIEW],
+    )
 
 
 def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:

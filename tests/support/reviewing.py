@@ -44,7 +44,15 @@ def declared_stack(name: str) -> Stack:
         preview=True,
         stacks=others.exported,
     )
-    return reviewed(Stack(name, evaluation.resources, configuration=stack_config(name, ROOT)), REVIEWS)
+    return reviewed(
+        Stack(
+            name,
+            evaluation.resources,
+            steps={step.job: step for step in evaluation.steps},
+            configuration=stack_config(name, ROOT),
+        ),
+        REVIEWS,
+    )
 
 
 def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Resource:

@@ -11,13 +11,14 @@ from slipway.engine.evaluation.encoding import LISTS, MARK
 from slipway.engine.provider_outputs import unmark
 from slipway.evaluated.scheduling import pool_of_nodes
 from slipway.infra.clouds.registry import reviews
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import Node
 from slipway.infra.review.contract import reviewed
 from slipway.infra.review.facts import Charge
 from slipway.infra.review.stack import UNKNOWN, NodePool, Resource, Secret, Stack, Unknown
 from slipway.infra.schema.quantities import canonical
 
-_RESOURCE, _NODE = TypeAdapter(Resource), TypeAdapter(Node)
+_RESOURCE, _NODE, _STEP = TypeAdapter(Resource), TypeAdapter(Node), TypeAdapter(PlacedStep)
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ def _stack(name: str, document: Mapping[str, Any]) -> Stack:
             name=name,
             resources={resource["urn"]: _resource(resource) for resource in document["resources"]},
             configuration=_decode(document.get("configuration", {})),
+            steps={step["job"]: _STEP.validate_python(step) for step in document.get("steps", ())},
             pools=[pool_of_nodes(_NODE.validate_python(node)) for node in document["standing"]],
         ),
         reviews(),

@@ -25,6 +25,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -249,6 +250,7 @@ def document(
     return {
         **declaration(ordered, emulators, encoder),
         "outputs": outputs(evaluation.outputs),
+        "steps": [asdict(step) for step in evaluation.steps],
         "configuration": configuration,
     }
 

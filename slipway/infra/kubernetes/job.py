@@ -30,10 +30,11 @@ from slipway.infra.kubernetes.labels import (
 from slipway.infra.kubernetes.pods.limits import UNLIMITED, Spending, declare_limits, measured_by
 from slipway.infra.kubernetes.pods.node_group import group_policy, headless_service
 from slipway.infra.kubernetes.pods.pod import bundle_map, requests, secret_name, template, usage_folder
-from slipway.infra.kubernetes.run import Known, Run, plan
+from slipway.infra.kubernetes.run import Known, Run, placed, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from slipway.infra.kubernetes.shipping.bundle import Files, config_map, config_map_name
 from slipway.infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
+from slipway.infra.placed_model import listener
 from slipway.infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
 
 # Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
@@ -489,6 +490,7 @@ def declare(
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
     services = _declare_services(steps, workspaces)
+    listening = listener()
 
     def declare_one(step: Step) -> StepJob:
         run = plan(step, root, known)
@@ -512,6 +514,8 @@ def declare(
                 for name in (platform.name for platform in step.platforms)
                 for workspace in [workspaces[name]]
             ]
+            if listening is not None:
+                listening.append(placed(run))
             declared[run.name] = (
                 moved(run.name, on_clusters) if moved and step.places else StepJob(run.name, on_clusters[0])
             )

@@ -15,6 +15,7 @@ from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
 from slipway.infra.placed import CODE, Command, Step
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 FORMAT = 1
@@ -112,9 +113,10 @@ class Hold:
 class Run:
     """A step with the files that it ships and the runs whose results it reads.
 
-    ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
-    them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
-    number of workers and how they share the items. The number of nodes does: programs divide their data by it.
+    ``digest`` is the SHA-256 over all that ``decides`` the result, the digests of its inputs included: when one of
+    them changes, so do those of all the steps after it. ``code`` are the files of its program. CPU, memory and
+    time limits decide nothing, nor do the number of workers and how they share the items. The number of nodes
+    does: programs divide their data by it.
     With ``usage`` what it uses is measured, which decides nothing either. Where ``bundle``, the files in the
     step's own ConfigMap, has no room for the code, that is the ``archive``. With ``hold`` its program runs only as
     long as that lets it.
@@ -124,6 +126,8 @@ class Run:
     bundle: Files
     inputs: Mapping[str, "Run"]
     digest: str
+    decides: Mapping[str, object]
+    code: Files
     usage: Usage | None = None
     archive: Archive | None = None
     hold: Hold | None = None
@@ -228,9 +232,10 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         )
     inputs = {name: plan(before, root, known) for name, before in step.inputs.items()}
     bundle = _bundle(step, root, known)
+    code = bundle if step.command is None else bundle.within(CODE)
     decisive = {
         **_surroundings(step),
-        **_program(step, bundle),
+        **_program(step, code),
         "arguments": list(step.arguments),
         "inputs": {name: before.digest for name, before in inputs.items()},
     }
@@ -244,7 +249,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
     shipped = _with_files_of(HOLD, shipped, root) if step.platforms[1:] else shipped
     shipped, archive = _in_config_map(shipped, root)
-    known.runs[id(step)] = Run(step, shipped, inputs, _digest(decisive), usage, archive)
+    known.runs[id(step)] = Run(step, shipped, inputs, _digest(decisive), decisive, code, usage, archive)
     return known.runs[id(step)]
 
 
@@ -317,14 +322,10 @@ def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
     return Files({**collect([module], root).contents, **bundle.contents}, bundle.executable)
 
 
-def _program(step: Step, bundle: Files) -> dict[str, object]:
+def _program(step: Step, code: Files) -> dict[str, object]:
     """Everything that decides the result of the program that ``step`` starts, other than its arguments."""
     if step.command is None:
-        return {"module": step.module, "bundle": bundle.digest}
-    code = Files(
-        {path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")},
-        bundle.executable,
-    )
+        return {"module": step.module, "bundle": code.digest}
     choices = {
         name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
     }
@@ -334,6 +335,39 @@ def _program(step: Step, bundle: Files) -> dict[str, object]:
     elif step.items:
         decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
     return decisive
+
+
+# What is printed of a run beside the resources.
+
+
+_DIGESTS = frozenset({"code", "bundle", "inputs"})
+"""Of what decides, the digests of what the placed model has by itself."""
+
+
+def placed(run: Run) -> PlacedStep:
+    """What there is to know of ``run``."""
+    step, items, nodes = run.step, run.step.items, run.step.nodes
+    tells: dict[str, object] = {}
+    if items:
+        queue = step.connects[items.queue].address if items.queue else ""
+        tells = {"workers": step.workers, "attempts": items.attempts, "allow_failed": items.allow_failed}
+        tells |= {"lease": items.lease, "queue": queue}
+    if nodes:
+        # The pods meet below the port that programs have.
+        tells |= {"wait": nodes.wait, "port": nodes.port - 1}
+    return PlacedStep(
+        job=run.name,
+        pipeline=step.pipeline,
+        name=step.name,
+        pool=step.pool.name,
+        directory=run.path if step.publishes else "",
+        inputs={name: before.path for name, before in run.inputs.items()},
+        of_items=[*pods.names(items.files)] if items else [],
+        surroundings=run.surroundings if items else "",
+        files=run.code.digests,
+        decides={name: value for name, value in run.decides.items() if name not in _DIGESTS},
+        tells=tells,
+    )
 
 
 # The image of a pod that is named by its digest once it is built.

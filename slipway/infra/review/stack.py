@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, cast
 
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import Resources, Taint
 from slipway.infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds, Streaming
 
@@ -157,6 +158,8 @@ class Stack:
     """A whole stack: what its program declared, and what the clouds say of that.
 
     ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
+    ``steps`` are those of the placed model by their Jobs' logical names; empty where the program told of none: it
+    does not call `slipway.run`, or is of a version from before that.
     ``pools`` are the declared node pools in the order of their declaration, then the nodes that are there before
     the stack, then those of other stacks whose clusters it uses. `slipway.infra.review.contract.reviewed` fills in
     the declared ones, and everything below them: ``holdings`` are by URN, ``endpoints`` by cluster.
@@ -169,6 +172,7 @@ class Stack:
     name: str
     resources: Mapping[str, Resource]
     configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    steps: Mapping[str, PlacedStep] = field(default_factory=dict[str, PlacedStep])
     pools: Sequence[NodePool] = ()
     charges: Sequence[Charge] = ()
     quotas: Sequence[Quota] = ()
@@ -197,6 +201,10 @@ class Stack:
     def of_type(self, *types: str) -> list[Resource]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""
         return [resource for resource in self.resources.values() if resource.type in types and not resource.read]
+
+    def step_of(self, job: Resource) -> PlacedStep | None:
+        """The step that a Job runs; None for a Job of the program's own, and of a stack without `steps`."""
+        return self.steps.get(job.name) if job.type == JOB and job.is_of_slipway else None
 
     def source(self, resource: Resource, key: str, type_: str) -> Resource | None:
         """The resource of that type that a property comes from; None without one."""

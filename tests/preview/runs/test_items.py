@@ -1,32 +1,29 @@
 """Which items a Job works on again, and what of its workers changed."""
 
-import json
 from typing import Any
 
 import pytest
 
 from slipway.evaluated.model import JobRun, Outcome
 from slipway.infra.review.stack import Resource
-from tests.preview.runs.test_reruns import files, job, mounting, runs
-
-INPUTS = ("--input", "prepare=/store/prepare/1"), ("--input", "model=/store/model/1")
+from tests.preview.runs.test_reruns import job, runs
 
 
-def days(digest: str = "1", *, prepare: str = "1", model: str = "1", pods: int = 2, **flags: str) -> Resource:
+def days(
+    digest: str = "1", *, prepare: str = "1", model: str = "1", run: str = "day.py", **tells: Any
+) -> Resource:
     """A Job that works on the items of ``prepare``, and whose program reads ``model``."""
-    values = {"items": f"/store/prepare/{prepare}/days/*.csv", "mode": "parallel", "lease": "60", **flags}
-    words = [word for flag, value in values.items() for word in (f"--{flag.replace('_', '-')}", value)]
-    given = [f"prepare=/store/prepare/{prepare}", f"model=/store/model/{model}"]
-    made = job("days", digest, *given, *words, "--workers", str(pods), "--", "python", flags.get("run", "day.py"))
-    properties: dict[str, Any] = {**made.properties}
-    properties["spec"] = {**properties["spec"], "parallelism": pods, "completions": pods}
-    made.properties = properties
+    says = {"workers": 2, "attempts": 3, "allow_failed": 0, "lease": 60, "queue": "", **tells}
+    placed = {"of_items": ["prepare"], "tells": says, "decides": {"arguments": [run]}}
+    pods = says["workers"]
+    made = job("days", digest, inputs={"prepare": f"prepare/{prepare}", "model": f"model/{model}"}, placed=placed)
+    made.properties["spec"].update({"parallelism": pods, "completions": pods})
+    made.properties["spec"]["template"]["spec"]["containers"][0]["args"] = [str(says)]
     return made
 
 
 def step(name: str, digest: str) -> list[Resource]:
-    bundle = f"{name}-bundle-{digest}"
-    return [files(name, digest, main_py=digest), job(name, digest, **mounting(bundle, "main/py"))]
+    return [job(name, digest, placed={"files": {"main.py": digest}})]
 
 
 def run(before: list[Resource], after: list[Resource]) -> JobRun:
@@ -49,17 +46,14 @@ def test_whatever_else_decides_its_result_runs_all_of_them(model: str) -> None:
     assert found.because.endswith("it works on all of its items again")
 
 
-def of_photos(digest: str, url: str = "gs://team-data/cats", *, fingerprint: str = "a") -> Resource:
-    """A Job that works on the items of an input."""
-    made = days(digest[:1], items="/folders/photos/*.png", fingerprint=fingerprint)
-    annotations = {
-        **made.properties["metadata"]["annotations"],
-        "slipway/data": json.dumps({"photos": [url, digest]}),
+def of_photos(digest: str, url: str = "gs://team-data/cats", *, surroundings: str = "a") -> Resource:
+    """A Job that works on the items of data."""
+    placed = {
+        "of_items": ["photos"],
+        "surroundings": surroundings,
+        "decides": {"data": {"photos": [url, digest]}},
     }
-    properties: dict[str, Any] = {**made.properties}
-    properties["metadata"] = {**properties["metadata"], "annotations": annotations}
-    made.properties = properties
-    return made
+    return job("days", digest[:1], placed=placed)
 
 
 def test_other_data_of_an_input_are_told_with_their_digests() -> None:
@@ -67,7 +61,7 @@ def test_other_data_of_an_input_are_told_with_their_digests() -> None:
     found = run(before, [of_photos("2" * 64)])
     assert (found.outcome, found.items) == (Outcome.RUNS, "changed")
     assert all(word in found.because for word in ("photos", "gs://team-data/cats", "1" * 10, "2" * 10))
-    assert run(before, [of_photos("2" * 64, fingerprint="b")]).items == "all"
+    assert run(before, [of_photos("2" * 64, surroundings="b")]).items == "all"
     moved = run(before, [of_photos("2" * 64, "gs://team-data/dogs")])
     assert "gs://team-data/dogs" in moved.because
 
@@ -75,11 +69,11 @@ def test_other_data_of_an_input_are_told_with_their_digests() -> None:
 def test_a_job_without_items_or_that_is_new_says_nothing_of_items() -> None:
     assert run([*step("prepare", "1")], [*step("prepare", "1"), days()]).items == ""
     plain = runs(step("prepare", "1"), step("prepare", "2"))["prepare"]
-    assert (plain.items, plain.because) == ("", "main/py changed")
+    assert (plain.items, plain.because) == ("", "main.py changed")
 
 
 def test_another_number_of_workers_finds_the_result() -> None:
-    found = run([days()], [days(pods=4)])
+    found = run([days()], [days(workers=4)])
     assert (found.outcome, found.items) == (Outcome.RESUMES, "")
     assert found.because == "the number of its workers changed from 2 to 4"
 
@@ -87,15 +81,15 @@ def test_another_number_of_workers_finds_the_result() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ({"lease": "60"}, {"lease": "120"}, "its lease, in seconds, changed from 60 to 120"),
-        ({"attempts": "3"}, {"attempts": "5"}, "the number of attempts at an item changed from 3 to 5"),
-        ({"allow_failed": "0"}, {"allow_failed": "2"}, "how many of its items may fail changed from 0 to 2"),
-        ({}, {"queue": "fraud-queue:6379", "queue_password": "P"}, "its items come from fraud-queue:6379 now"),
+        ({"lease": 60}, {"lease": 120}, "its lease, in seconds, changed from 60 to 120"),
+        ({"attempts": 3}, {"attempts": 5}, "the number of attempts at an item changed from 3 to 5"),
+        ({"allow_failed": 0}, {"allow_failed": 2}, "how many of its items may fail changed from 0 to 2"),
+        ({}, {"queue": "fraud-queue:6379"}, "its items come from fraud-queue:6379 now"),
         ({"queue": "fraud-queue:6379"}, {}, "each of its workers has its own share of the items"),
     ],
 )
 def test_what_changed_for_workers_is_told_in_words(
-    before: dict[str, str], after: dict[str, str], words: str
+    before: dict[str, Any], after: dict[str, Any], words: str
 ) -> None:
     found = run([days(**before)], [days(**after)])
     assert (found.outcome, found.because) == (Outcome.RESUMES, words)

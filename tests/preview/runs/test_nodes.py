@@ -1,12 +1,11 @@
 """What a preview says of a Job whose nodes change: why it runs again, and where."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slipway.engine.monitor import Evaluation
 from slipway.evaluated import phrasing
 from slipway.evaluated.model import JobRun, Outcome
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
@@ -14,9 +13,9 @@ from slipway.infra.kubernetes.job import declare
 from slipway.infra.pipelines.contract import Nodes
 from slipway.infra.placed import Command
 from slipway.infra.platform import Resources
-from slipway.infra.review.stack import Resource
+from slipway.preview.differences import compare
 from tests.infra.kubernetes.pods.test_node_group import FILES
-from tests.preview.runs.test_reruns import runs
+from tests.preview.runs.test_reruns import stack
 from tests.support.recording import record
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
@@ -29,7 +28,7 @@ def root(tmp_path: Path) -> Path:
     return write_tree(tmp_path, FILES)
 
 
-def jobs(root: Path, nodes: Nodes | None, **changes: Any) -> list[Resource]:
+def jobs(root: Path, nodes: Nodes | None, **changes: Any) -> Evaluation:
     """The step as the program declares it."""
 
     def program() -> None:
@@ -49,11 +48,12 @@ def jobs(root: Path, nodes: Nodes | None, **changes: Any) -> list[Resource]:
         args = WorkspaceArgs(on, "slipway", "runner", protect=False, groups=1)
         declare([made], {on.name: Workspace(on.name, args)}, root)
 
-    return record(program, {}, preview=False).resources
+    return record(program, {}, preview=False).evaluation
 
 
-def compared(before: list[Resource], after: list[Resource]) -> JobRun | None:
-    return runs(before, after).get("digits-train")
+def compared(before: Evaluation, after: Evaluation) -> JobRun | None:
+    sides = (stack(*side.resources.values(), steps=side.steps) for side in (before, after))
+    return next((run for run in compare(*sides).runs if run.name == "digits-train"), None)
 
 
 @pytest.mark.parametrize("kind", [{}, GPU], ids=["cpu", "gpu"])
@@ -102,22 +102,8 @@ def test_other_roles_are_another_result(root: Path) -> None:
     )
 
 
-def test_a_launcher_that_had_another_name_is_no_other_number_of_nodes(root: Path) -> None:
-    after = jobs(root, Nodes(2))
-    before = [
-        replace(
-            resource, properties=json.loads(json.dumps(resource.properties).replace(".nodes.launcher", ".start"))
-        )
-        for resource in after
-    ]
-    run = compared(before, after)
-    assert run is not None
-    assert "command" in run.because
-    assert "number of its nodes" not in run.because
-
-
 def test_a_preview_says_on_how_many_nodes_it_runs(root: Path) -> None:
-    found = compared([], jobs(root, Nodes(2), **GPU))
+    found = compared(Evaluation(), jobs(root, Nodes(2), **GPU))
     assert found is not None
     told = found.model_copy(update={"pool": "gpu", "known": True, "accelerator": "nvidia-tesla-t4"})
     assert phrasing.place(told) == "on 2 nodes of pool gpu, 1 nvidia-tesla-t4 each"

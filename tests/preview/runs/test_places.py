@@ -66,7 +66,9 @@ def test_a_place_that_goes_is_deleted_in_a_row_of_its_own() -> None:
     found = compare(three, moved(BOTH, image=IMAGE))
     gone = [row.resources for row in rows(found) if row.operation is Operation.DELETE]
     assert gone == [[("mnist-train-at-cpu", "Job"), ("mnist-train-at-predict-probe", "Job")]]
-    assert row_of(found, "mnist-train").why == "its places were train, predict, cpu"
+    assert row_of(found, "mnist-train").why == (
+        "the accelerators of its places changed; its places were train, predict, cpu"
+    )
 
 
 def test_what_a_step_with_places_may_do_is_told_beside_it() -> None:

@@ -1,24 +1,22 @@
 """Which Jobs an update runs, on Jobs made by hand: one cause each."""
 
-import base64
-import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from slipway.evaluated import phrasing
 from slipway.evaluated.model import JobRun, Outcome
-from slipway.infra.kubernetes.shipping.archive import Archive
-from slipway.infra.kubernetes.shipping.bundle import Files
-from slipway.infra.placed import CODE_PART
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import GPU_RESOURCE, Resources, Taint
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, UNKNOWN, NodePool, Resource, Secret, Stack
 from slipway.preview.differences import compare, rows
 from tests.support.reviewing import declared
 
 JOB = "kubernetes:batch/v1:Job"
+NONE: Mapping[str, Any] = MappingProxyType({})
 GPU_TAINT = Taint("gpu", "present", "NoSchedule")
 TOLERATION = {"key": "gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}
 
@@ -27,31 +25,24 @@ def provider(kubeconfig: str = "a") -> Resource:
     return declared(KUBERNETES_PROVIDER, "main", {"kubeconfig": Secret(kubeconfig)})
 
 
-def files(step: str, digest: str, **contents: str) -> Resource:
-    keys = {path.replace("_", "."): text for path, text in contents.items()}
-    return declared(
-        "kubernetes:core/v1:ConfigMap",
-        f"{step}-bundle",
-        {"metadata": {"name": f"{step}-bundle-{digest}"}, "data": keys, "immutable": True},
-        provider=provider().urn,
-    )
+@dataclass
+class StepJob(Resource):
+    """A Job of a step, with what the placed model says of it."""
+
+    step: PlacedStep | None = None
 
 
-def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any) -> Resource:
-    output = [f"--output=/store/{step}/{digest}"] if result else []
-    container = {"name": step, "image": "python:3", "args": [*arguments, *output], **pod.pop("container", {})}
+def job(
+    step: str, digest: str, *, inputs: Mapping[str, str] = NONE, placed: Mapping[str, Any] = NONE, **pod: Any
+) -> StepJob:
+    """The Job of a step whose result is in ``<step>/<digest>``; ``placed`` is more of what the model says."""
+    container = {"name": step, "image": "python:3", **pod.pop("container", {})}
     spec = {"nodeSelector": {"pool": "cpu"}, "containers": [container], **pod}
-    inputs = dict(argument.split("=/store/") for argument in arguments if "=/store/" in argument)
-    annotations = {"slipway/runtime": f"{step}/{digest}"} if result else {}
-    annotations |= {"slipway/inputs": json.dumps(inputs)} if inputs else {}
-    metadata = {"name": f"{step}-{digest}", "annotations": annotations}
-    properties = {"metadata": metadata, "spec": {"template": {"spec": spec}}}
-    return declared(JOB, step, properties, provider=provider().urn)
-
-
-def mounting(config_map: str, *paths: str) -> dict[str, Any]:
-    items = [{"key": path.replace("/", "."), "path": path} for path in paths]
-    return {"volumes": [{"name": "bundle", "configMap": {"name": config_map, "items": items}}]}
+    properties = {"metadata": {"name": f"{step}-{digest}"}, "spec": {"template": {"spec": spec}}}
+    says = {"directory": f"{step}/{digest}", "inputs": inputs, **placed}
+    model = PlacedStep(job=step, pipeline="test", name=step, pool="cpu", **says)
+    urn = f"urn:pulumi:test::slipway::slipway:kubernetes:StepJob${JOB}::{step}"
+    return StepJob(urn, JOB, step, properties, provider=provider().urn, step=model)
 
 
 def pool(name: str, gpus: int = 0, **more: Any) -> NodePool:
@@ -70,9 +61,11 @@ def pool(name: str, gpus: int = 0, **more: Any) -> NodePool:
     )
 
 
-def stack(*resources: Resource, kubeconfig: str = "a") -> Stack:
+def stack(*resources: Resource, kubeconfig: str = "a", steps: Sequence[PlacedStep] = ()) -> Stack:
     all_ = [provider(kubeconfig), *resources]
-    return Stack("test", {each.urn: each for each in all_}, pools=[pool("cpu"), pool("gpu", 1)])
+    told = [*steps, *(each.step for each in resources if isinstance(each, StepJob) and each.step)]
+    placed = {step.job: step for step in told}
+    return Stack("test", {each.urn: each for each in all_}, steps=placed, pools=[pool("cpu"), pool("gpu", 1)])
 
 
 def runs(before: list[Resource], after: list[Resource], kubeconfig: str = "a") -> dict[str, JobRun]:
@@ -100,172 +93,84 @@ def test_a_new_job_runs() -> None:
 def test_changed_code_runs_the_job_and_those_that_read_its_result() -> None:
     def both(digest: str, text: str) -> list[Resource]:
         return [
-            files("train", digest, train_py=text, same_py="x"),
-            job("train", digest, **mounting(f"train-bundle-{digest}", "train/py", "same/py")),
-            job("predict", f"9{digest}", f"--model=/store/train/{digest}"),
+            job("train", digest, placed={"files": {"code/train.py": text, "code/same.py": "x"}}),
+            job("predict", f"9{digest}", inputs={"model": f"train/{digest}"}),
             job("other", "1"),
         ]
 
     found = runs(both("1", "a"), both("2", "b"))
     assert {name: (each.outcome, each.because) for name, each in found.items()} == {
-        "train": (Outcome.RUNS, "train/py changed"),
+        # A command's own file is named as in its folder.
+        "train": (Outcome.RUNS, "train.py changed"),
         "predict": (Outcome.RUNS, "its input train runs again"),
     }
 
 
-def test_a_changed_file_of_a_command_is_named_as_in_its_folder() -> None:
+def test_files_that_came_and_went_are_named() -> None:
     before, after = (
-        [
-            files("train", text, train_py=text),
-            job("train", text, **mounting(f"train-bundle-{text}", "code/train.py")),
-        ]
-        for text in ("1", "2")
+        job("train", name, placed={"files": {f"code/{name}.py": "a", "code/use.py": name}}) for name in ("1", "2")
     )
-    before, after = (
-        [
-            replace(resource, properties={**resource.properties, "data": {"code.train.py": text}})
-            if resource.name == "train-bundle"
-            else resource
-            for resource in resources
-        ]
-        for resources, text in ((before, "1"), (after, "2"))
-    )
-
-    assert runs(before, after)["train"].because == "train.py changed"
-
-
-def test_a_changed_file_of_code_that_is_an_archive_is_named_too() -> None:
-    def shipping(text: str) -> list[Resource]:
-        archive = Archive(Files({"data.bin": bytes(2_000_000), "a/train.py": text.encode(), "z.py": b""}))
-        maps = [
-            declared(
-                "kubernetes:core/v1:ConfigMap",
-                f"part-{text}-{index}",
-                {
-                    "metadata": {"name": f"part-{text}-{index}"},
-                    "binaryData": {CODE_PART: base64.b64encode(part.contents[CODE_PART]).decode()},
-                },
-                provider=provider().urn,
-            )
-            for index, part in enumerate(archive.parts)
-        ]
-        assert len(maps) == 3
-        items = [{"key": CODE_PART, "path": CODE_PART}]
-        volumes = [
-            {"name": f"part-{index}", "configMap": {"name": made.name, "items": items}}
-            for index, made in enumerate(maps)
-        ]
-        return [*maps, job("train", text, volumes=volumes)]
-
-    assert runs(shipping("1"), shipping("2"))["train"].because == "a/train.py changed"
+    assert one(before, after) == (Outcome.RUNS, "use.py changed; 2.py came; 1.py went")
 
 
 @pytest.mark.parametrize(("count", "because"), [(3, "f0, f1, f2 changed"), (5, "f0, f1, f2 and 2 more changed")])
 def test_many_changed_files_are_counted(count: int, because: str) -> None:
     names = [f"f{index}" for index in range(count)]
-    before, after = (
-        [
-            files("train", digest, **dict.fromkeys(names, digest)),
-            job("train", digest, **mounting(f"train-bundle-{digest}", *names)),
-        ]
-        for digest in ("1", "2")
-    )
-    assert runs(before, after)["train"].because == because
+    before, after = (job("train", digest, placed={"files": dict.fromkeys(names, digest)}) for digest in "12")
+    assert one(before, after) == (Outcome.RUNS, because)
 
 
-USES = "import sys\n\nfrom {module} import run\nfrom work.data import load\n\nrun(load(sys.argv))\n"
-
-
-def shipping(digest: str, contents: Mapping[str, str], command: str) -> list[Resource]:
-    """Three Jobs with the same files."""
-    found: list[Resource] = []
-    for step in ("prepare", "train", "predict"):
-        keys = {path.replace("/", "."): text for path, text in contents.items()}
-        mounted = mounting(f"{step}-bundle-{digest}", *contents)
-        found += [
-            replace(files(step, digest), properties={**files(step, digest).properties, "data": keys}),
-            job(
-                step, digest, **mounted, initContainers=[{"name": "install", "command": ["python", "-m", command]}]
-            ),
-        ]
-    return found
-
-
-def test_jobs_whose_files_only_moved_share_a_row_that_says_so() -> None:
-    before = shipping(
-        "1" * 10,
-        {"work/exits.py": "def run(it): ...", "work/use.py": USES.format(module="work.exits")},
-        "work.exits",
-    )
-    moved = {
-        "work/shared/__init__.py": "",
-        "work/shared/exits.py": "def run(it): ...",
-        "work/use.py": "import sys\n\nfrom work.data import load\n"
-        "from work.shared.exits import run\n\nrun(load(sys.argv))\n",
-    }
-    after = shipping("2" * 10, moved, "work.shared.exits")
-    changes = compare(stack(*before), stack(*after))
-    assert changes.moved == {"work/exits.py": "work/shared/exits.py"}
-    assert [(row.done, row.why, len(row.resources), list(row.properties)) for row in rows(changes)] == [
-        ("replaced", "its code moved", 3, []),
-        ("runs again", "its code moved", 3, []),
-    ]
-
-
-def test_other_changes_beside_a_move_are_listed() -> None:
-    uses = "import {}.exits\nB = {}"
-    first = {"work/exits.py": "A = 1", "work/use.py": uses.format("work", 1), "work/old.py": "C = 1"}
-    second = {"new/exits.py": "A = 1", "work/use.py": uses.format("new", 2), "new/old.py": "C = 2"}
-    before, after = shipping("1" * 10, first, "x"), shipping("2" * 10, second, "x")
-    changes = compare(stack(*before), stack(*after))
-    assert changes.moved == {"work/exits.py": "new/exits.py"}
-    assert {run.because for run in changes.runs} == {
-        "work/use.py changed; new/old.py came; work/old.py went; its code moved"
-    }
-    (bundles, _) = rows(changes)
-    assert [each.path for each in bundles.properties] == [
-        'data["new/old.py"]',
-        'data["work/old.py"]',
-        'data["work/use.py"]',
-    ]
+DECIDED = {"image": "python:3", "arguments": ["a"], "gpus": 1, "accelerator": "t4", "format": 1}
 
 
 @pytest.mark.parametrize(
     ("changed", "because"),
     [
-        ({"container": {"image": "python:4"}}, "its image changed"),
-        ({"container": {"args": ["--epochs=2", "--output=/store/train/2"]}}, "its arguments changed"),
-        ({"container": {"env": [{"name": "A", "value": "b"}]}}, "its environment changed"),
+        ({"image": "python:4"}, "its image changed"),
+        ({"arguments": ["b"]}, "its arguments changed"),
+        ({"environment": {"A": "b"}}, "its environment changed"),
+        ({"gpus": 2}, "its GPUs changed"),
+        ({"accelerator": "l4"}, "its accelerator changed from t4 to l4"),
+        ({"format": 2, "runner": 2}, "how Slipway runs it changed"),
+        ({"data": {"cats": ["gs://cats", ""]}}, "it reads cats, gs://cats"),
     ],
 )
 def test_a_change_that_affects_the_result_runs_the_job(changed: dict[str, Any], because: str) -> None:
-    assert one(job("train", "1"), job("train", "2", **changed)) == (Outcome.RUNS, because)
+    before, after = (
+        job("train", "1", placed={"decides": DECIDED}),
+        job("train", "2", placed={"decides": {**DECIDED, **changed}}),
+    )
+    assert one(before, after) == (Outcome.RUNS, because)
 
 
-def test_another_run_directory_is_not_a_cause() -> None:
-    def after(digest: str, text: str) -> list[Resource]:
-        environment = {"env": [{"name": "RECORD", "value": f"/store/.runs/train/{digest}/1"}]}
-        mounted = mounting(f"train-bundle-{digest}", "train/py")
-        data = f"--data=/store/prepare/{digest}"
-        return [
-            files("train", digest, train_py=text),
-            job("train", digest, data, container=environment, **mounted),
-        ]
-
-    assert runs(after("4c1a99e007", "a"), after("52dc7b1f3e", "b"))["train"].because == "train/py changed"
+CHANGED = {"image": "python:4", "env": [{"name": "A", "value": "b"}], "args": ["b"]}
 
 
-def test_directories_of_a_job_without_annotations_are_not_a_cause() -> None:
-    before, after = job("train", "1", "--data=/store/prepare/1"), job("train", "2", "--data=/store/prepare/2")
-    before.properties["metadata"].pop("annotations")
-    assert one(before, after) == (Outcome.RUNS, "what its result depends on changed")
+def test_the_words_of_a_pod_are_no_cause_where_the_model_has_one() -> None:
+    before, after = (
+        job("train", digest, container=container, placed={"files": {"code/train.py": digest}})
+        for digest, container in (("1", {}), ("2", CHANGED))
+    )
+    assert one(before, after) == (Outcome.RUNS, "train.py changed")
+
+
+def test_against_a_base_without_a_model_the_parts_of_the_pod_are_the_causes() -> None:
+    before, after = job("train", "1"), job("train", "2", container=CHANGED, placed={"files": {"code/a.py": ""}})
+    (found,) = runs([replace(before, step=None)], [after]).values()
+    assert found.outcome is Outcome.RUNS
+    assert set(found.because.split("; ")) == {
+        "its image changed",
+        "its arguments changed",
+        "its environment changed",
+    }
+    (same,) = runs([replace(before, step=None)], [job("train", "1", nodeSelector={"pool": "gpu"})]).values()
+    assert (same.outcome, same.because) == (Outcome.RESUMES, "its node selector changed")
 
 
 @pytest.mark.parametrize(
     ("changed", "because"),
     [
         ({"container": {"resources": {"requests": {"memory": "2Gi"}}}}, "its memory changed"),
-        ({"container": {"resources": {"limits": {GPU_RESOURCE: "1"}}}}, "its GPUs changed"),
         ({"nodeSelector": {"pool": "gpu"}}, "its node selector changed"),
         ({"tolerations": [TOLERATION]}, "its tolerations changed"),
         ({"enableServiceLinks": False}, "its pod's enableServiceLinks changed"),
@@ -278,7 +183,7 @@ def test_a_change_that_does_not_affect_the_result_lets_the_job_find_it(
 
 
 def test_a_job_without_a_result_always_runs() -> None:
-    before, after = (job("gate", "1", result=False, tolerations=each) for each in ([], [TOLERATION]))
+    before, after = (job("gate", "1", placed={"directory": ""}, tolerations=each) for each in ([], [TOLERATION]))
     assert one(before, after) == (Outcome.RUNS, "its tolerations changed")
 
 
@@ -322,7 +227,7 @@ def test_the_same_folder_behind_another_claim_still_has_the_results() -> None:
 def test_another_folder_of_the_store_has_no_results() -> None:
     other = {"nfs": {**NFS["nfs"], "path": "/elsewhere"}}
     found = runs(on_volume(NFS), on_volume(other, claim="other"))["train"]
-    assert (found.outcome, found.because) == (Outcome.RUNS, "its volumes changed; its store is new")
+    assert (found.outcome, found.because) == (Outcome.RUNS, "its store is new")
 
 
 def test_another_capacity_of_a_bucket_volume_keeps_the_results() -> None:
@@ -343,7 +248,7 @@ def test_a_host_folder_on_another_cluster_has_no_results(source: dict[str, Any],
 
 
 def test_a_job_in_another_namespace_says_so() -> None:
-    spec = job("gate", "1", result=False).properties["spec"]
+    spec = job("gate", "1").properties["spec"]
     before, after = (
         declared(
             JOB, "gate", {"metadata": {"name": "gate-1", "namespace": each}, "spec": spec}, provider=provider().urn
@@ -353,19 +258,10 @@ def test_a_job_in_another_namespace_says_so() -> None:
     assert one(before, after) == (Outcome.RUNS, "its namespace changed")
 
 
-def test_another_accelerator_of_the_pool_is_named() -> None:
-    asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
-    on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking, "tolerations": [TOLERATION]}
-    before, after = stack(job("train", "1", **on_gpu)), stack(job("train", "2", **on_gpu))
-    other = replace(after, pools=[pool("cpu"), replace(pool("gpu", 1), accelerator="l4")])
-    (found,) = compare(before, other).runs
-    assert found.because == "its accelerator changed from t4 to l4"
-
-
 def test_a_changed_dependency_is_the_cause_if_nothing_else_changed() -> None:
     def chart(digest: str, *needed: Resource) -> Resource:
         urns = frozenset(each.urn for each in needed)
-        return replace(job("chart", digest, "--results=/store"), dependencies=urns)
+        return replace(job("chart", digest), dependencies=urns)
 
     one_run, other_run = job("t4", "1"), job("h100", "1")
     release = declared("kubernetes:helm.sh/v3:Release", "plugin", {"version": "1"}, provider=provider().urn)
@@ -378,7 +274,8 @@ def test_a_changed_dependency_is_the_cause_if_nothing_else_changed() -> None:
 
 
 def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
-    renamed = declared(JOB, "renamed", job("train", "1").properties, provider=provider().urn)
+    renamed = job("renamed", "1", placed={"directory": "train/1"})
+    renamed.properties = job("train", "1").properties
     found = runs([job("train", "1")], [renamed])["renamed"]
     assert (found.outcome, found.because) == (Outcome.RESUMES, "it is declared anew")
 
@@ -386,15 +283,15 @@ def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
 def test_an_input_that_finds_its_result_does_not_run_again() -> None:
     def both(memory: str) -> list[Resource]:
         sized = {"resources": {"requests": {"memory": memory}}}
-        args = ["--model=/store/train/1", "--output=/store/predict/9"]
-        return [job("train", "1", container=sized), job("predict", "9", container={**sized, "args": args})]
+        reads = {"model": "train/1"}
+        return [job("train", "1", container=sized), job("predict", "9", inputs=reads, container=sized)]
 
     assert {run.because for run in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
 
 
 def test_a_new_input_is_called_new() -> None:
-    before = [job("predict", "1", "--model=/elsewhere")]
-    after = [job("train", "1"), job("predict", "2", "--model=/store/train/1")]
+    before = [job("predict", "1")]
+    after = [job("train", "1"), job("predict", "2", inputs={"model": "train/1"})]
     assert "its input train is new" in runs(before, after)["predict"].because
 
 
@@ -424,7 +321,7 @@ def test_a_job_whose_pool_cannot_be_told_is_not_said_to_fit_none() -> None:
 def test_the_list_of_a_schedules_jobs_is_not_shown_beside_the_jobs_that_changed() -> None:
     def both(digest: str, words: str) -> list[Resource]:
         listed = declared("kubernetes:core/v1:ConfigMap", "nightly-jobs", {"data": {"jobs.json": f'["{words}"]'}})
-        return [listed, job("train", digest, words)]
+        return [listed, job("train", digest, container={"args": [words]})]
 
     shown = {row.resources[0][0]: row for row in rows(compare(stack(*both("1", "a")), stack(*both("2", "b"))))}
     assert (shown["nightly-jobs"].why, shown["nightly-jobs"].properties) == ("it lists Jobs that change", [])
@@ -439,7 +336,10 @@ def test_the_policy_of_a_schedule_is_shown_by_what_it_does_to_a_run_in_progress(
         variables = [{"name": "known", "expression": "true"}, {"name": "pod0", "expression": f'dyn("{words}")'}]
         spec = {"failurePolicy": "Fail", "variables": variables}
         kind = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
-        return [declared(kind, "nightly-policy", {"spec": spec}), job("train", digest, words)]
+        return [
+            declared(kind, "nightly-policy", {"spec": spec}),
+            job("train", digest, container={"args": [words]}),
+        ]
 
     shown = {row.resources[0][0]: row for row in rows(compare(stack(*both("1", "a")), stack(*both("2", "b"))))}
     assert shown["nightly-policy"].properties == []

@@ -45,6 +45,14 @@ class Files:
             total.update("".join(f"x{len(path.encode())}:{path}" for path in sorted(self.executable)).encode())
         return total.hexdigest()
 
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each file, with a mark at that of a program, by path."""
+        return {
+            path: hashlib.sha256(content).hexdigest() + ("x" if path in self.executable else "")
+            for path, content in self.contents.items()
+        }
+
     def mode(self, path: str) -> int:
         """The mode of the file, which nobody may write."""
         return 0o555 if path in self.executable else 0o444
@@ -55,6 +63,13 @@ class Files:
         return Files(
             {path.removeprefix(start): text for path, text in self.contents.items() if path.startswith(start)},
             frozenset(path.removeprefix(start) for path in self.executable if path.startswith(start)),
+        )
+
+    def within(self, folder: str) -> "Files":
+        """The files below ``folder``, by their path here."""
+        start = f"{folder}/"
+        return Files(
+            {path: content for path, content in self.contents.items() if path.startswith(start)}, self.executable
         )
 
     def outside(self, folder: str) -> "Files":
