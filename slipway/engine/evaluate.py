@@ -86,6 +86,8 @@ def evaluate(
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
         evaluation.steps = listen()
+        if observer:
+            observer.steps = evaluation.steps
         stand_in_for_results(lambda name: evaluation.unanswered.update({name: True}))
         leave_unknown(evaluation.left_unknown.append)
         for emulator in emulators:

@@ -42,6 +42,9 @@ class Observer:
     waits = False
     """Whether a call may take its time. Those of independent resources then come at once, from several threads."""
 
+    steps: Sequence[PlacedStep] = ()
+    """Those that the program tells of, before it declares them."""
+
     def registering(self, resource: Resource) -> None:
         """All that ``resource`` depends on is there; it is created next. Raises NotCreatedError to refuse it."""
 

@@ -14,18 +14,13 @@ from slipway.evaluated.phrasing import amount_of, duration, join, money
 from slipway.evaluated.rates import workload_rate
 from slipway.evaluated.workloads import Workload, workload_of
 from slipway.infra.kubernetes.labels import (
-    COMPONENT,
     MOVES_ANNOTATION,
-    NAME,
     PLACE_ANNOTATION,
     RUNS_ANNOTATION,
-    VARIANT_ANNOTATION,
 )
 from slipway.infra.kubernetes.review import pull
-from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import MOVER
 from slipway.infra.review.stack import CONFIG_MAP, JOB, NodePool, Resource, Stack, at, is_true, mappings, strings
-from slipway.infra.schema.problems import key_of
 
 
 def is_held(resource: Resource) -> bool:
@@ -108,14 +103,6 @@ class MovedStep:
     def _priced(self, stack: Stack) -> list[tuple[float, Workload]]:
         rates = [(workload_rate(stack, place), place) for place in self.places]
         return [(rate, place) for rate, place in rates if rate is not None]
-
-
-def section_of(job: Resource) -> str:
-    """The key of the places of the step of ``job``, a mover's, in the stack file."""
-    labels = strings(at(job.properties, "metadata", "labels"))
-    variant = json.loads(_annotations(job).get(VARIANT_ANNOTATION, "{}"))
-    step = variant.get("of") or labels.get(COMPONENT, "")
-    return key_of(("pipelines", labels.get(NAME, ""), "steps", step, PLACES))
 
 
 def moved_steps(stack: Stack) -> dict[str, MovedStep]:

@@ -4,8 +4,6 @@ Unlike `slipway.rehearse.cluster.pods`, which refuses pods that it cannot run, t
 Values that only an update knows are left out.
 """
 
-import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +21,7 @@ from slipway.evaluated.scheduling import (
     suitable,
     tolerations,
 )
-from slipway.infra.kubernetes.labels import COMPONENT, NAME, VARIANT_ANNOTATION
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import Resources, subtract
 from slipway.infra.review.stack import (
     JOB,
@@ -69,18 +67,14 @@ WAIT_FOR = "pulumi.com/waitFor"
 """The annotation that says what Pulumi waits for, in place of the end of a Job."""
 
 
-def section_of(job: Resource, pipelines: Properties) -> str:
+def section_of(step: PlacedStep | None, pipelines: Properties) -> str:
     """The key of a step's settings in ``pipelines``, a section of the stack file; empty without one, as for gates.
 
     Of the steps of a matrix it is that of the one that has the matrix.
     """
-    labels = strings(at(job.properties, "metadata", "labels"))
-    pipeline, step = labels.get(NAME, ""), labels.get(COMPONENT, "")
-    with contextlib.suppress(ValueError):
-        variant = strings(at(job.properties, "metadata", "annotations")).get(VARIANT_ANNOTATION, "{}")
-        step = str(mapping(json.loads(variant)).get("of") or step)
-    declared = step in mapping(at(pipelines, pipeline, "steps"))
-    return key_of(("pipelines", pipeline, "steps", step)) if declared else ""
+    if step is None or step.declared not in mapping(at(pipelines, step.pipeline, "steps")):
+        return ""
+    return key_of(("pipelines", step.pipeline, "steps", step.declared))
 
 
 def awaited(job: Resource) -> bool:

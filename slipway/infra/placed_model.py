@@ -37,6 +37,15 @@ class PlacedStep:
     """What else its result follows from: ``image``, ``arguments``, ``environment``, ``data`` and others."""
     tells: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """How its Job runs: ``workers``, ``lease``, ``wait`` and others."""
+    variant: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of one of several that are made from a step with a matrix: ``of`` is that step's name, ``values`` are its
+    own by the names of parameters, or ``pool``. Where others read the best, ``best`` has ``by``, the name of a
+    result, and ``of``, ``max`` or ``min``."""
+
+    @property
+    def declared(self) -> str:
+        """The name that its settings have in the stack file."""
+        return str(self.variant.get("of", self.name))
 
 
 _LISTENING: ContextVar[list[PlacedStep] | None] = ContextVar("listening", default=None)

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slipway.evaluated.phrasing import duration
-from slipway.evaluated.places import MovedStep, is_held, is_moved, moved_steps, section_of
-from slipway.evaluated.workloads import Workload, awaited, gpus_of, workloads
+from slipway.evaluated.places import MovedStep, is_held, is_moved, moved_steps
+from slipway.evaluated.workloads import Workload, awaited, gpus_of, section_of, workloads
 from slipway.infra.commands import page
 from slipway.infra.kubernetes.labels import NAME
+from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.contract import Policy, Severity, Violation
 from slipway.infra.review.stack import (
@@ -74,7 +75,8 @@ def _pools_of(step: MovedStep, stack: Stack) -> Iterator[Sequence[NodePool]]:
 def _find_never_sure(stack: Stack) -> Iterator[Violation]:
     for step in moved_steps(stack).values():
         if step.sure and not step.sure[-1]:
-            key, names = section_of(step.job), step.pools(stack)
+            section = section_of(stack.step_of(step.job), mapping(stack.configuration.get("slipway:pipelines")))
+            key, names = f"{section}.{PLACES}", step.pools(stack)
             bought = next((name for name, sure in zip(names, step.sure, strict=False) if sure), "")
             late = ", and nothing keeps its deadline" if step.deadline is not None and not any(step.sure) else ""
             yield Violation(

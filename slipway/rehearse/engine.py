@@ -362,7 +362,8 @@ class Engine(Observer):
             failure = explain(pod.message, lock=command("lock", pipeline=pipeline))
             who = result.message.partition("container ")[0]
             said = f"{who}{failure.words(f'container {pod.container!r}')} (exit code {pod.exit_code})"
-        advice = failure.advice(section_of(resource, self.pipelines))
+        step = next((step for step in self.steps if step.job == resource.name), None)
+        advice = failure.advice(section_of(step, self.pipelines))
         return "; ".join(filter(None, [said, failure.says, advice, beside]))
 
     def _run_alone(self, resource: Resource, record: JobRecord, log: IO[bytes], stop: Stop) -> JobResult:

@@ -415,7 +415,7 @@ class Session:
             used=usage_of(records, evaluation.resources, place.store),
             services=engine.services.records,
             results=collected,
-            comparisons=compare(jobs, engine.records, collected, order),
+            comparisons=compare(jobs, evaluation.steps, engine.records, collected, order),
             executed=frozenset(engine.executed),
             beside=frozenset(
                 resource.urn for resource in evaluation.resources.values() if self.is_beside(resource)

@@ -16,6 +16,7 @@ import pulumi_kubernetes as k8s
 
 from slipway.infra.kubernetes import labels as words
 from slipway.infra.pipelines.results import RESULTS, Result
+from slipway.infra.placed_model import PlacedStep, listener
 from slipway.rehearse.demo import Demo
 from slipway.rehearse.output.outcome import Outcome
 from tests.support.rehearsing import recording_console, rehearse_file, several_nodes, stack_file
@@ -233,8 +234,9 @@ class Toys:
             words.USAGE_ANNOTATION: usage,
             words.INPUTS_ANNOTATION: inputs and json.dumps(inputs),
             words.RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode() if results else None,
-            words.VARIANT_ANNOTATION: variant and json.dumps(variant),
         }
+        if variant and (told := listener()) is not None:
+            told.append(PlacedStep(name, pipeline or name, name, "", run or "", variant=variant))
         devices = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         container = present(
             name="main",

@@ -22,12 +22,8 @@ from slipway.infra.review.stack import (
     mapping,
     strings,
     text,
-    texts,
 )
 from slipway.preview.revisions import evaluate_trees
-
-WORKERS = {"slipway.runtime.items.worker", "slipway.runtime.search.worker"}
-"""The modules that run a program once for each item, and for each trial of a search."""
 
 
 class PlanError(Exception):
@@ -129,7 +125,8 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
     labels = strings(at(job.properties, "metadata", "labels"))
     pool = workload.pool(stack)
     by_pod = pool is not None and pool.bills_pods
-    section = section_of(job, mapping(stack.configuration.get("slipway:pipelines")))
+    step = stack.step_of(job)
+    section = section_of(step, mapping(stack.configuration.get("slipway:pipelines")))
     return Expected(
         name=job.name,
         job=text(at(job.properties, "metadata", "name")),
@@ -140,7 +137,7 @@ def _step(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Expecte
         pool=pool.name if pool else "",
         pods=workload.pods,
         gpus=gpus_of(workload),
-        items=any(WORKERS & {*texts(container.get("command"))} for container in workload.containers),
+        items=step is not None and "workers" in step.tells,
         section=section,
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),

@@ -22,7 +22,6 @@ from slipway.infra.kubernetes.labels import (
     RUN_ANNOTATION,
     RUNS_ANNOTATION,
     USAGE_ANNOTATION,
-    VARIANT_ANNOTATION,
     job_labels,
     outside_queue,
     step_labels,
@@ -390,9 +389,6 @@ def job_annotations(run: Run) -> dict[str, str]:
         annotations[RESULTS_ANNOTATION] = json.dumps(results)
     if run.step.is_own and run.step.requests != run.step.resources:
         annotations[ASKED_ANNOTATION] = json.dumps(requests(run.step.resources))
-    if variant := run.step.variant:
-        best = {"best": {"by": run.step.best.by, "of": run.step.best.of}} if run.step.best else {}
-        annotations[VARIANT_ANNOTATION] = json.dumps({"of": variant.of, "values": dict(variant.values), **best})
     return annotations
 
 

@@ -53,11 +53,6 @@ RESULTS_ANNOTATION = "slipway/results"
 """The annotation of a Job with its results that are worth showing: JSON, a list
 (`slipway.infra.pipelines.results`)."""
 
-VARIANT_ANNOTATION = "slipway/variant"
-"""The annotation of a Job that runs a variant of a step with a matrix: JSON. ``of`` is that step's name, and
-``values`` are the variant's own by the names of parameters, or ``pool``. ``best`` is there where others read the
-best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
-
 RUNS_ANNOTATION = "slipway/runs"
 """The annotation of a Job that is created suspended, with who lets it run: `slipway.infra.placed.CLUSTER_RUN` or
 `MOVER`. What acts for a mover in another cluster has it, too, and is not suspended."""

@@ -367,7 +367,15 @@ def placed(run: Run) -> PlacedStep:
         files=run.code.digests,
         decides={name: value for name, value in run.decides.items() if name not in _DIGESTS},
         tells=tells,
+        variant=_variant(step),
     )
+
+
+def _variant(step: Step) -> dict[str, object]:
+    if step.variant is None:
+        return {}
+    best = {"best": {"by": step.best.by, "of": step.best.of}} if step.best else {}
+    return {"of": step.variant.of, "values": dict(step.variant.values), **best}
 
 
 # The image of a pod that is named by its digest once it is built.

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from slipway.infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
+from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION
 from slipway.infra.pipelines.results import RESULTS, Number
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.review.stack import Resource, strings
 from slipway.rehearse.output.results import (
     CollectedResults,
@@ -27,24 +28,6 @@ POOL = "pool"
 """The name under which a variant has the pool that it runs on."""
 
 Value = bool | int | float | str
-
-
-class _Best(BaseModel):
-    by: str
-    of: Literal["max", "min"] = "max"
-
-
-class _Annotation(BaseModel):
-    """The annotation `VARIANT_ANNOTATION`."""
-
-    of: str
-    values: dict[str, Value]
-    best: _Best | None = None
-
-    @property
-    def sizes(self) -> tuple[tuple[float, str], ...]:
-        """What to sort by: numbers by size, texts by the alphabet."""
-        return tuple((0.0, size) if isinstance(size, str) else (float(size), "") for size in self.values.values())
 
 
 @dataclass(frozen=True)
@@ -139,11 +122,12 @@ class Comparison:
 
 def compare(
     jobs: Iterable[Resource],
+    steps: Iterable[PlacedStep],
     records: Mapping[str, JobRecord],
     results: CollectedResults,
     order: Sequence[str] = (),
 ) -> tuple[Comparison, ...]:
-    """A comparison for each step of which ``jobs`` run variants, however these ended.
+    """A comparison for each of ``steps`` of which ``jobs`` run variants, however these ended.
 
     ``records`` are by URN; ``order`` are names of Jobs as their steps are declared. Others come by their values.
     """
@@ -151,26 +135,35 @@ def compare(
         job_results.job: {number.name: number for number in job_results.numbers} for job_results in results.jobs
     }
     places = {name: number for number, name in enumerate(order)}
-    groups: dict[tuple[str, str], list[tuple[Resource, _Annotation]]] = {}
-    for job in jobs:
-        if annotation := _annotation(job):
-            pipeline = strings(job.metadata.get("labels")).get(NAME, job.name)
-            groups.setdefault((pipeline, annotation.of), []).append((job, annotation))
+    by_name = {job.name: job for job in jobs}
+    groups: dict[tuple[str, str], list[PlacedStep]] = {}
+    for step in steps:
+        if step.variant and step.job in by_name:
+            groups.setdefault((step.pipeline, step.declared), []).append(step)
     for variants in groups.values():
-        variants.sort(key=lambda group: (places.get(group[0].name, len(places)), group[1].sizes))
+        variants.sort(key=lambda step: (places.get(step.job, len(places)), _sizes(step)))
     return tuple(
-        _comparison(pipeline, step, variants, records, numbers) for (pipeline, step), variants in groups.items()
+        _comparison(pipeline, name, [(by_name[step.job], step.variant) for step in variants], records, numbers)
+        for (pipeline, name), variants in groups.items()
     )
+
+
+def _sizes(step: PlacedStep) -> list[tuple[float, str]]:
+    """What to sort by: numbers by size, texts by the alphabet."""
+    values: Mapping[str, Value] = step.variant["values"]
+    return [(0.0, size) if isinstance(size, str) else (float(size), "") for size in values.values()]
 
 
 def _comparison(
     pipeline: str,
     step: str,
-    variants: Sequence[tuple[Resource, _Annotation]],
+    variants: Sequence[tuple[Resource, Mapping[str, Any]]],
     records: Mapping[str, JobRecord],
     numbers: Mapping[str, Mapping[str, ShownNumber]],
 ) -> Comparison:
-    best = next((annotation.best for _, annotation in variants if annotation.best), None)
+    best: Mapping[str, Any] = next(
+        (variant["best"] for _, variant in variants if "best" in variant), dict[str, Any]()
+    )
     measures: dict[str, str] = {}
     for job, _ in variants:
         measures.update({number.name: number.title for number in _declared_numbers(job)})
@@ -178,21 +171,13 @@ def _comparison(
         pipeline,
         step,
         [
-            ComparedVariant(records[job.urn], annotation.values, numbers.get(job.name, {}))
-            for job, annotation in variants
+            ComparedVariant(records[job.urn], variant["values"], numbers.get(job.name, {}))
+            for job, variant in variants
         ],
         measures,
-        best.by if best else "",
-        best.of if best else "max",
+        best.get("by", ""),
+        best.get("of", "max"),
     )
-
-
-def _annotation(job: Resource) -> _Annotation | None:
-    text = strings(job.metadata.get("annotations")).get(VARIANT_ANNOTATION)
-    try:
-        return _Annotation.model_validate_json(text) if text else None
-    except ValidationError:
-        return None
 
 
 def _declared_numbers(job: Resource) -> list[Number]:

@@ -1,6 +1,5 @@
 """Commands: what of a declaration becomes of them, in the placed steps and in their Jobs."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -218,10 +217,10 @@ def test_variants_that_a_pool_has_no_room_for_wait_for_one_another(root: Path) -
 
 
 def test_a_job_says_which_variant_it_is(root: Path) -> None:
-    all_jobs = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))))
+    evaluation = declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))).evaluation
 
-    annotation = all_jobs["churn-train-300"].inputs["metadata"]["annotations"]["slipway/variant"]
-    assert json.loads(annotation) == {
+    (step,) = (step for step in evaluation.steps if step.job == "churn-train-300")
+    assert step.variant == {
         "of": "train",
         "values": {"trees": 300},
         "best": {"by": "accuracy", "of": "min"},

@@ -1,6 +1,5 @@
 """Variants of a step are compared: in the report, on the terminal, with those that failed."""
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -9,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, VARIANT_ANNOTATION
+from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION
 from slipway.infra.pipelines.results import RESULTS, Column, File, Number, Table
+from slipway.infra.placed_model import PlacedStep
 from slipway.infra.review.stack import Resource
 from slipway.rehearse.output.charts import draw
 from slipway.rehearse.output.comparison import Comparison, compare
@@ -46,11 +46,11 @@ def compare_jobs(
 ) -> Comparison:
     """The comparison of Jobs with these values and numbers, by name."""
     declared = RESULTS.dump_json((ACCURACY, LOSS)).decode()
-    jobs, records, results = [], {}, []
+    jobs, steps, records, results = [], [], {}, []
     for name, (values, numbers) in measured.items():
         variant = {"of": "train", "values": values, **({"best": best} if best else {})}
-        annotations = {VARIANT_ANNOTATION: json.dumps(variant), RESULTS_ANNOTATION: declared}
-        metadata = {"annotations": annotations, "labels": {NAME: "churn"}}
+        steps.append(PlacedStep(name, "churn", name, "", "", variant=variant))
+        metadata = {"annotations": {RESULTS_ANNOTATION: declared}}
         jobs.append(Resource(f"urn:{name}", "job", name, {}, inputs={"metadata": metadata}))
         phase = (phases or {}).get(name, Phase.SUCCEEDED)
         accelerator = "nvidia-tesla-t4" if values.get("pool") == "t4" else ""
@@ -58,7 +58,7 @@ def compare_jobs(
         shown = [ShownNumber(number, number, value, "number", str(value)) for number, value in numbers.items()]
         if phase.good:
             results.append(JobResults(name, "churn", Path(name), numbers=shown))
-    (comparison,) = compare(jobs, records, CollectedResults(tuple(results)), order or [])
+    (comparison,) = compare(jobs, steps, records, CollectedResults(tuple(results)), order or [])
     return comparison
 
 
