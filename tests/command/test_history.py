@@ -142,7 +142,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {
             "metadata": {
                 "annotations": {
-                    "slipway/runtime": f"shop/train/{name}",
+                    "slipway/run": f"shop/train/{name}",
                     "slipway/data": json.dumps({"images": ["gs://team-data/images", digest * 64]}),
                 }
             },
@@ -265,7 +265,7 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> None:
         "name": "shop-train-bbbbbbbbbb",
         "namespace": "slipway",
         "labels": {"app.kubernetes.io/name": "shop", "app.kubernetes.io/component": "train"},
-        "annotations": {"slipway/runtime": "shop/train/bbbbbbbbbb"},
+        "annotations": {"slipway/run": "shop/train/bbbbbbbbbb"},
     }
     train = Resource("urn:train", "kubernetes:batch/v1:Job", "shop-train", {"metadata": metadata, "spec": {}})
     stack = Stack("local", {train.urn: train})

@@ -103,7 +103,7 @@ def planned(name: str, path: str, after: list[str] | None = None, reads: str = "
         "path": path,
         "after": after or [],
         "manifest": {
-            "metadata": {"annotations": {"slipway/runtime": path}},
+            "metadata": {"annotations": {"slipway/run": path}},
             "spec": {"template": {"spec": {"containers": containers}}},
         },
     }
@@ -144,7 +144,7 @@ def test_jobs_run_in_their_order_with_directories_of_the_run(api: Api, start: An
         # What an update published once for all runs, whose name only begins alike.
         *("--packages", "/store/packages/3c4d5"),
     ]
-    assert train["metadata"]["annotations"]["slipway/runtime"] == "churn/train/1a2b-20261122-0300"
+    assert train["metadata"]["annotations"]["slipway/run"] == "churn/train/1a2b-20261122-0300"
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ LIMITS, LIMITS_FILE = "limits", "limits.json"
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
 
-RUN_ANNOTATION = "slipway/runtime"
+RUN_ANNOTATION = "slipway/run"
 """The annotation of a Job with its directory below the store's root; a Job that leaves no result has none."""
 
 INPUTS_ANNOTATION = "slipway/inputs"

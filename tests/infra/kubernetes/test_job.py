@@ -250,8 +250,8 @@ def test_a_job_says_where_its_result_is_what_it_reads_and_what_is_worth_showing(
     recording = run(program_steps, root)
     annotations = {name: job.inputs["metadata"]["annotations"] for name, job in jobs(recording).items()}
     train, prepare = annotations["digits-train"], annotations["digits-prepare"]
-    assert f"/store/{train['slipway/runtime']}" in pod(jobs(recording)["digits-train"])["containers"][0]["args"]
-    assert json.loads(train["slipway/inputs"]) == {"data": prepare["slipway/runtime"]}
+    assert f"/store/{train['slipway/run']}" in pod(jobs(recording)["digits-train"])["containers"][0]["args"]
+    assert json.loads(train["slipway/inputs"]) == {"data": prepare["slipway/run"]}
     assert ANNOTATION.validate_json(train["slipway/results"]) == RESULTS
     # A Job that leaves nothing in the store has no directory there.
     assert not [key for key in annotations["digits-report"] if key.startswith("slipway/")]

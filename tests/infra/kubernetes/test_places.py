@@ -85,7 +85,7 @@ def plan(recording: Recording) -> dict[str, Any]:
 
 
 def run_of(recording: Recording) -> str:
-    return recording.one(JOB, "mnist-train").inputs["metadata"]["annotations"]["slipway/runtime"]
+    return recording.one(JOB, "mnist-train").inputs["metadata"]["annotations"]["slipway/run"]
 
 
 def pod(job: Resource) -> dict[str, Any]:

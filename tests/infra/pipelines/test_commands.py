@@ -84,7 +84,7 @@ def flags(job: Resource, flag: str) -> list[str]:
 
 
 def result(job: Resource) -> str:
-    return f"/store/{job.inputs['metadata']['annotations']['slipway/runtime']}"
+    return f"/store/{job.inputs['metadata']['annotations']['slipway/run']}"
 
 
 def shipped(recording: Recording, step: str) -> set[str]:

@@ -71,9 +71,7 @@ def test_the_jobs_are_those_of_an_up_but_suspended(in_cluster: Recording, by_up:
         assert spec.pop("suspend") is True
         assert spec == others[name].inputs["spec"]
         annotations = job.inputs["metadata"]["annotations"]
-        assert annotations.get("slipway/runtime") == others[name].inputs["metadata"]["annotations"].get(
-            "slipway/runtime"
-        )
+        assert annotations.get("slipway/run") == others[name].inputs["metadata"]["annotations"].get("slipway/run")
         # Neither waits for it, nor changes what lets it run, nor takes one that is there for a failed one.
         assert "pulumi.com/waitFor" in annotations
         assert "pulumi.com/replaceUnready" not in annotations

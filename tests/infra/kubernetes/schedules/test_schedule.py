@@ -97,7 +97,7 @@ def test_the_jobs_are_those_that_the_update_ran_without_its_record(recording: Re
     assert result["churn-train"]["after"] == ["churn-prepare"]
     for name, value in result.items():
         assert value["manifest"]["spec"] == without_record(custom[name])
-        assert value["path"] == custom[name].inputs["metadata"]["annotations"]["slipway/runtime"]
+        assert value["path"] == custom[name].inputs["metadata"]["annotations"]["slipway/run"]
 
 
 def without_record(job: Resource) -> dict[str, Any]:
