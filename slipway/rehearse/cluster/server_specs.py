@@ -243,10 +243,9 @@ def _deployment(resource: Resource) -> str | None:
 
 
 def _describe_opening(resource: Resource) -> str:
-    spec = mapping(resource.inputs.get("spec"))
-    named = [text(rule.get("host")) for rule in mappings(spec.get("rules"))]
-    hosts = [host for host in (*named, *texts(spec.get("hostnames")), text(spec.get("host"))) if host]
-    where = " and ".join(f"https://{host}" for host in dict.fromkeys(hosts)) or "an address of the cluster"
+    rules = mappings(mapping(resource.inputs.get("spec")).get("rules"))
+    hosts = dict.fromkeys(text(rule.get("host")) for rule in rules if rule.get("host"))
+    where = " and ".join(f"https://{host}" for host in hosts) or "an address of the cluster"
     return f"{where} leads people to {resource.name}; a rehearsal opens nothing beyond this machine"
 
 
@@ -258,7 +257,5 @@ _OF_KIND: Mapping[str, _Say] = {
     "HorizontalPodAutoscaler": _autoscaler,
     "PodDisruptionBudget": _budget,
     "Ingress": _describe_opening,
-    "HTTPRoute": _describe_opening,
-    "Route": _describe_opening,
 }
 """By kind, whichever version of its API declares it."""
