@@ -10,7 +10,7 @@ import stat
 import sys
 from pathlib import Path
 
-from ci.github import GitHub, GitHubError, github
+from ci.github import LIMIT, GitHub, GitHubError, github
 
 MARKER = "<!-- slipway:preview -->"
 
@@ -118,7 +118,7 @@ def main() -> int:
         if reason := check(where, change, os.environ["HEAD_SHA"], os.environ["HEAD_REPOSITORY"]):
             print(reason)
             return 0
-        print(post(where, change, body(preview, where.limit, os.environ.get("RUN_URL", ""))))
+        print(post(where, change, body(preview, LIMIT, os.environ.get("RUN_URL", ""))))
     except (RefusedError, GitHubError) as error:
         print(f"Not posted: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,6 @@ Only what this workflow's own account wrote is ever looked at, so that nobody el
 import json
 import os
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ PAGE = 100
 """Entries of one page, the most that the API gives."""
 
 TIMEOUT = 30
+
+LIMIT = 65536
+"""The most characters of a comment."""
 
 
 class GitHubError(Exception):
@@ -41,18 +43,41 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Api:
-    """JSON over HTTP. ``root`` is what every path begins with."""
+class GitHub:
+    """The repository with the API at ``root``; comments on a pull request are those of the issue of its number
+    (https://docs.github.com/en/rest/issues)."""
 
     root: str
     headers: Mapping[str, str]
 
-    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+    def change(self, number: int) -> Change:
+        pull_request = self._ask("GET", f"/pulls/{number}")
+        # It is null once a fork has been deleted.
+        repository = pull_request["head"]["repo"]
+        name = repository["full_name"] if repository else ""
+        return Change(pull_request["head"]["sha"], name, pull_request["state"] == "open")
+
+    def comments(self, number: int) -> Iterator[Text]:
+        """Those of this workflow's own account, page after page."""
+        page = 1
+        while True:
+            path = f"/issues/{number}/comments?per_page={PAGE}&page={page}"
+            entries = cast("list[dict[str, Any]]", self._ask("GET", path))
+            ours = (entry for entry in entries if entry["user"]["login"] == "github-actions[bot]")
+            yield from (Text(entry["id"], entry["body"] or "") for entry in ours)
+            if len(entries) < PAGE:
+                return
+            page += 1
+
+    def add_comment(self, number: int, body: str) -> None:
+        self._ask("POST", f"/issues/{number}/comments", {"body": body})
+
+    def edit_comment(self, comment: int, body: str) -> None:
+        self._ask("PATCH", f"/issues/comments/{comment}", {"body": body})
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The answer's JSON. Raises GitHubError."""
         data = None if body is None else json.dumps(body).encode()
-        return json.loads(self._bytes(method, path, data) or b"null")
-
-    def _bytes(self, method: str, path: str, data: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json", "User-Agent": "slipway-ci"}
         request = urllib.request.Request(self.root + path, data=data, headers=headers, method=method)
         for name, value in self.headers.items():
@@ -60,61 +85,19 @@ class Api:
             request.add_unredirected_header(name, value)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                return answer.read()
+                return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             said = error.read(500).decode(errors="replace")
             raise GitHubError(f"{method} {path}: HTTP {error.code}: {said}") from error
         except OSError as error:
             raise GitHubError(f"{method} {path}: {error}") from error
 
-    def pages(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Every entry of a list, page after page."""
-        number = 1
-        while True:
-            parameters = urllib.parse.urlencode({**query, "per_page": PAGE, "page": number})
-            entries = cast("list[dict[str, Any]]", self.ask("GET", f"{path}?{parameters}"))
-            yield from entries
-            if len(entries) < PAGE:
-                return
-            number += 1
-
-
-class GitHub:
-    """https://docs.github.com/en/rest/issues; comments on a pull request are those of the issue of its number."""
-
-    limit = 65536
-    """The most characters of a comment."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    def _own(self, entry: Mapping[str, Any]) -> bool:
-        return entry["user"]["login"] == "github-actions[bot]"
-
-    def change(self, number: int) -> Change:
-        pull_request = self._api.ask("GET", f"/pulls/{number}")
-        # It is null once a fork has been deleted.
-        repository = pull_request["head"]["repo"]
-        name = repository["full_name"] if repository else ""
-        return Change(pull_request["head"]["sha"], name, pull_request["state"] == "open")
-
-    def comments(self, number: int) -> Iterator[Text]:
-        for entry in self._api.pages(f"/issues/{number}/comments"):
-            if self._own(entry):
-                yield Text(entry["id"], entry["body"] or "")
-
-    def add_comment(self, number: int, body: str) -> None:
-        self._api.ask("POST", f"/issues/{number}/comments", {"body": body})
-
-    def edit_comment(self, comment: int, body: str) -> None:
-        self._api.ask("PATCH", f"/issues/comments/{comment}", {"body": body})
-
 
 def github() -> GitHub | None:
     """From the variables that GitHub sets, and ``GITHUB_TOKEN``; None without that."""
     if not (token := os.environ.get("GITHUB_TOKEN", "")):
         return None
-    api = Api(
+    return GitHub(
         f"{os.environ['GITHUB_API_URL']}/repos/{os.environ['GITHUB_REPOSITORY']}",
         {
             "Authorization": f"Bearer {token}",
@@ -122,7 +105,6 @@ def github() -> GitHub | None:
             "X-GitHub-Api-Version": "2022-11-28",
         },
     )
-    return GitHub(api)
 
 
 def append(variable: str, text: str) -> None:
