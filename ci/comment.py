@@ -72,7 +72,7 @@ def compose(markdown: str, limit: int, run: str) -> str:
 
 
 def number(preview: Path) -> int:
-    """Of the change that the preview says it is of. Raises RefusedError."""
+    """The number of the change that the preview is of. Raises RefusedError."""
     try:
         text = text_of(preview / "number", 20).strip()
     except FileNotFoundError as error:

@@ -58,7 +58,7 @@ class GitHub:
         return Change(pull_request["head"]["sha"], name, pull_request["state"] == "open")
 
     def comments(self, number: int) -> Iterator[Text]:
-        """Those of this workflow's own account, page after page."""
+        """The comments of this workflow's own account, page after page."""
         page = 1
         while True:
             path = f"/issues/{number}/comments?per_page={PAGE}&page={page}"

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 BATCH = 256
 TILE, MARGIN, CAPTION, IN_A_ROW, MOST = 112, 14, 40, 10, 200
-"""Of the sheet: pixels of a side, around it and below it; images in a row, and on it."""
+"""The sheet's measures: pixels of an image's side, around it and below it; images in a row, and on it."""
 RED, BLACK, GREY = (200, 30, 30), (32, 33, 36), (110, 115, 120)
 
 

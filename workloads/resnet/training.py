@@ -87,7 +87,7 @@ def build(
 
 
 def synthetic(strategy: tf.distribute.Strategy, batch: int, size: int, seed: int) -> Iterator[tuple[Any, Any]]:
-    """The same random images and labels again and again, made once, on each replica's own device."""
+    """Random images and labels again and again, made once, on each replica's own device."""
     generator = tf.random.Generator.from_seed(seed)
 
     def make(_: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -100,7 +100,7 @@ def synthetic(strategy: tf.distribute.Strategy, batch: int, size: int, seed: int
 
 PATTERN = "train-*-of-*"
 IMAGE, LABEL = "image/encoded", "image/class/label"
-"""Of TFRecords as the Inception and ResNet models' scripts make them of ImageNet: a JPEG, and a class from 1."""
+"""The features of TFRecords that the scripts of Inception and ResNet make of ImageNet: a JPEG, a class from 1."""
 
 
 def stored(

@@ -28,7 +28,7 @@ CONFIG_MAP_LIMIT = 1024 * 1024
 """Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
 
 STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
-"""Those that every cluster has (kubernetes.io/docs/concepts/overview/working-with-objects/namespaces, 2026)."""
+"""Namespaces of every cluster (kubernetes.io/docs/concepts/overview/working-with-objects/namespaces, 2026)."""
 
 
 class RefusedError(Exception):
@@ -371,7 +371,7 @@ class ApiServer:
         return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": message}
 
     def _pods(self, token: Token, namespace: str) -> tuple[HTTPStatus, dict[str, Any]]:
-        """Those that were there before: none is left of an earlier rehearsal."""
+        """The pods of a namespace: none, since an earlier rehearsal leaves none."""
         if namespace != self.namespace.name or not may(token, "list", self.namespace, "pods"):
             message = (
                 f'pods is forbidden: User "{token.user}" cannot list resource "pods" in API group "" '

@@ -169,7 +169,7 @@ class Containers:
 
 
 def _starting(words: Sequence[str]) -> Sequence[str]:
-    """What of ``words``, the command line of a step, starts its program in another folder than its code's."""
+    """The part of ``words``, a step's command line, that starts its program in another folder than its code's."""
     named = next((index for index, word in enumerate(words) if word.endswith(f"/{STARTER}")), None)
     return [] if named is None else words[: named + 2]
 

@@ -546,7 +546,7 @@ def _read_only(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
 
 
 def _used(mounts: Mapping[str, Path], environment: Mapping[str, str], prepared: PreparedCommand) -> list[Path]:
-    """What of this machine a container uses, wherever it is: volumes, Python, what its environment names."""
+    """The files of this machine that a container uses: volumes, Python, what its environment names."""
     python = [sys.prefix, sys.base_prefix, str(LIBRARY), *(str(Path(path).parent) for path in prepared.path)]
     named = [part for name in PASSED_ON for part in environment.get(name, "").split(os.pathsep)]
     words = [word for word in prepared.words if len(word) < LONGEST_PATH]

@@ -62,7 +62,7 @@ def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources)
 
 
 def _counted(hard: Mapping[str, str], requests: Resources) -> dict[str, tuple[int, int, str]]:
-    """What of ``requests`` a quota counts: the amount, the most of it, and the unit, by the quota's key."""
+    """The part of ``requests`` that a quota counts: amount, most of it, and unit, by the quota's key."""
     amounts: dict[str, tuple[Callable[[str], int], int, str]] = {
         "requests.cpu": (cpu_millicores, requests.cpu, "m"),
         "requests.memory": (mebibytes, requests.memory, "Mi"),

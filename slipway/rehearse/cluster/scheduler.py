@@ -116,7 +116,7 @@ class Scheduler:
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
     _waiting: list[PodAffinity] = field(default_factory=list[PodAffinity])
-    """Of each pod that waits for a node."""
+    """What each pod that waits for a node asks for."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _newest: float = 0.0
 

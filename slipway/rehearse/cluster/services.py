@@ -54,7 +54,7 @@ EVERYWHERE = re.compile(r"(?:^|(?<==))(?:\*|::|\[::\]|0\.0\.0\.0)(?=:\d|$)|(?<=/
 """What stands for all addresses of a machine where a program is told on which to listen: ``*``, ``0.0.0.0:80``."""
 
 EVERYWHERE_OPTIONAL = re.compile(r"^-::\*$")
-"""The same for IPv6 in valkey-server's spelling, which does not fail where there is no IPv6."""
+"""All addresses of IPv6 in valkey-server's spelling, which does not fail where there is no IPv6."""
 
 Reach = Callable[["Server"], Mapping["Server", Mapping[str, re.Pattern[str]]]]
 """The other servers that a pod names: of each how, by its addresses on this machine. Raises RefusedError."""
@@ -372,7 +372,7 @@ class Services:
         return patterns
 
     def _reached_by_server(self, server: Server) -> dict[Server, dict[str, re.Pattern[str]]]:
-        """The same for a server, by the other. It waits for none: two may name one another."""
+        """The addresses that a server names, by who has them. It waits for none: two may name each other."""
         spec = server.spec
         client = Workload(server.resource, spec.cluster, spec.template)
         by_server: dict[Server, dict[str, re.Pattern[str]]] = {}

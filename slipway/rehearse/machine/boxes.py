@@ -34,7 +34,7 @@ class BoxMount:
 
 @dataclass(frozen=True)
 class Box:
-    """What of this machine a container sees otherwise than others do: ``tmp`` is its `/tmp`.
+    """The view of this machine that a container has for itself: ``tmp`` is its `/tmp`.
 
     ``root`` is an empty folder. ``visible`` are paths that it sees though they are below `/tmp`. Without
     ``required`` it starts outside where the box cannot be made. ``protected`` are folders that it only reads,
@@ -50,7 +50,7 @@ class Box:
     shared_memory: int = SHARED_MEMORY
 
     def specification(self) -> Mapping[str, object]:
-        """As `launch.py` takes it."""
+        """The box as `launch.py` takes it."""
         visible = dict.fromkeys(place for path in self.visible for place in (path, path.resolve()))
         shown = {*visible, self.tmp}
         return {

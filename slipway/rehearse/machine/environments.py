@@ -43,7 +43,7 @@ REHEARSING = f"{DISTRIBUTION}[rehearse]"
 
 
 def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
-    """Those of ``roots`` that are installed, with all that they depend on, by normalized name."""
+    """The ``roots`` that are installed, with all that they depend on, by normalized name."""
     return _closure(tuple(roots))
 
 

@@ -50,7 +50,7 @@ _BIND, _RECURSIVE, _SLAVE, _DETACH = 0x1000, 0x4000, 0x80000, 2
 """MS_BIND, MS_REC and MS_SLAVE of mount(2), MNT_DETACH of umount2(2)."""
 
 _MOUNT_SETATTR, _READ_ONLY, _RECURSIVELY, _HERE = 442, 1, 0x8000, -100
-"""Of mount_setattr(2): its number, MOUNT_ATTR_RDONLY, AT_RECURSIVE and AT_FDCWD (Linux 5.12)."""
+"""Constants of mount_setattr(2): its number, MOUNT_ATTR_RDONLY, AT_RECURSIVE and AT_FDCWD (Linux 5.12)."""
 
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 """The number of pivot_root(2) by processor."""

@@ -113,7 +113,7 @@ class Program:
 
     @property
     def unknown(self) -> str:
-        """Of a program that this machine lacks: what is asked for in vain, it or its substitute; or nothing."""
+        """The program or substitute that this machine lacks; empty where one of them is here."""
         if not self.substitute:
             return "" if self.fake else self.name
         return "" if _is_here(self.substitute[0]) else self.substitute[0]
@@ -168,8 +168,6 @@ def search_path() -> list[str]:
 
 def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
     """The programs of all steps, services and apps, by the logical name of the Job, StatefulSet or Deployment.
-
-    A step that runs a module of the project's has none.
 
     They are in the order of the declaration. Of one with mistakes, there are those that can be read.
     """

@@ -175,7 +175,7 @@ def pipeline_sections(results: CollectedResults, comparisons: Sequence[Compariso
 
 
 def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> list[JobResults]:
-    """Those of ``jobs`` that run no variant."""
+    """The ``jobs`` that run no variant."""
     compared = {variant.record.name for comparison in comparisons for variant in comparison.variants}
     return [job for job in jobs if job.job not in compared]
 

@@ -167,7 +167,7 @@ class JobResults:
     files: tuple[str, ...] = ()
 
     def titled(self, label: str) -> "JobResults":
-        """The same with ``label`` behind each title."""
+        """These results with ``label`` behind each title."""
 
         def titled(files: Iterable[ShownFile]) -> list[ShownFile]:
             return [replace(file, title=f"{file.title} ({label})") for file in files]
