@@ -44,9 +44,9 @@ TOGETHER = (
     "tests/test_newcomer.py",
     "tests/test_own_project.py",
     "tests/workloads/fraud/",
-    "tests/runtime/apps/notebook/",
-    "tests/runtime/apps/page/test_browser.py",
-    "tests/runtime/apps/tensorflow_serving/test_publish.py",
+    "tests/features/notebook/",
+    "tests/features/page/test_browser.py",
+    "tests/features/serving/test_publish.py",
     "tests/workloads/resnet/test_measure.py",
     "tests/workloads/mnist/test_predict.py",
 )

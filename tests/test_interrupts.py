@@ -43,10 +43,7 @@ sys.meta_path.insert(0, Interrupt())
 def commands() -> list[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     # These import nothing but the standard library before they begin.
-    return sorted(
-        {*re.findall(r"-m (slipway(?: [a-z][\w-]*|\.[\w.]+))", text)}
-        - {"slipway.command.page_picture", "slipway.command.progress"}
-    )
+    return sorted({*re.findall(r"-m (slipway(?: [a-z][\w-]*|\.[\w.]+))", text)} - {"slipway.command.progress"})
 
 
 def interrupted(command: str, how: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -78,7 +78,7 @@ def strings(value: object) -> Iterator[str]:
 def words_in_backticks() -> Mapping[str, str]:
     """What stands in backticks, with a place of it."""
     places: dict[str, str] = {}
-    for room in ("infra", "engine", "evaluated", "policies", "preview", "rehearse", "command"):
+    for room in ("infra", "engine", "evaluated", "policies", "preview", "rehearse", "command", "features"):
         for path in sorted((ROOT / "slipway" / room).rglob("*")):
             place = path.relative_to(ROOT)
             if path.suffix == ".py":

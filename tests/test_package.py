@@ -112,7 +112,7 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
         "slipway/infra/program.py",
         "slipway/infra/data/images.toml",
         "slipway/runtime/search/requirements.txt",
-        "slipway/runtime/apps/page/static/page.js",
+        "slipway/features/page/pod/static/page.js",
         "slipway/command/new/templates/pipeline/train.py.j2",
     } <= {*names}
     ours = [name for name in names if "/templates/" not in name]

@@ -3,8 +3,7 @@
 import functools
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -13,24 +12,10 @@ from typer.core import TyperCommand, TyperGroup
 from slipway.command.verbs.options import enter_project
 from slipway.infra.commands import page
 from slipway.infra.exits import Exit
+from slipway.infra.features import Verb, verbs
 from slipway.infra.places import PACKAGE
 
-
-@dataclass(frozen=True)
-class Verb:
-    """A verb: the module with its function, what it does in a line, and examples without the program's name.
-
-    ``anywhere``: it also works outside of a project.
-    """
-
-    module: str
-    function: str
-    summary: str
-    examples: Sequence[str]
-    anywhere: bool = False
-
-
-VERBS: Mapping[str, Verb] = {
+OWN_VERBS: Mapping[str, Verb] = {
     "new": Verb(
         "slipway.command.verbs.projects",
         "new",
@@ -41,15 +26,6 @@ VERBS: Mapping[str, Verb] = {
             "new --stack dev --cloud existing --uses churn",
         ),
         anywhere=True,
-    ),
-    "import": Verb(
-        "slipway.command.verbs.projects",
-        "import_manifest",
-        "Write a pipeline from a TFJob, a Job and the like.",
-        (
-            "import tfjob.yaml",
-            "import tfjob.yaml --name churn --code ../churn",
-        ),
     ),
     "rehearse": Verb(
         "slipway.command.verbs.rehearsals",
@@ -173,6 +149,8 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
 }
+
+VERBS: Mapping[str, Verb] = {**OWN_VERBS, **verbs()}
 """By its word, in the order of the help."""
 
 

@@ -1,4 +1,4 @@
-"""What Kubernetes lets pods do: the *restricted* Pod Security Standard, and NetworkPolicies.
+"""What Kubernetes lets pods do: the *restricted* Pod Security Standard, NetworkPolicies; when the next pod comes.
 
 The rules are those of kubernetes.io/docs/concepts/security/pod-security-standards, "Restricted" (November 2026).
 A value that only an update knows breaks none.
@@ -220,3 +220,16 @@ def _is_peer(peer: Properties, other: Workload, namespace: object) -> bool:
 def _rules_or_any(rules: object) -> list[Any]:
     """The rules; one that lets all through where they are not known."""
     return [{}] if isinstance(rules, Unknown) else list(mappings(rules))
+
+
+BACKOFF, LONGEST_BACKOFF = 10.0, 600.0
+"""Seconds before the pod after the first failure, and the most of them (`DefaultJobPodFailureBackOff` and
+`MaxJobPodFailureBackOff` in pkg/controller/job/job_controller.go, Kubernetes 1.37.2)."""
+
+
+def wait_after(failures: int, first: float = BACKOFF) -> float:
+    """Seconds until the next pod after so many ``failures`` in a row, of which it waits ``first`` after one.
+
+    Failures that a policy ignores count, too (pkg/controller/job/backoff_utils.go, Kubernetes 1.37.2).
+    """
+    return min(first * 2 ** max(failures - 1, 0), LONGEST_BACKOFF)

@@ -10,6 +10,7 @@ from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     Best,
+    IdleGpus,
     Items,
     Nodes,
     Probe,
@@ -17,7 +18,6 @@ from slipway.infra.pipelines.contract import (
     Variant,
     service_variables,
 )
-from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.pods import ProgramMount
 from slipway.infra.pipelines.results import Result
 from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store, add

@@ -114,7 +114,7 @@ def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
     _, before, custom = parts(container)
     assert before[:3] == ["python3", "-m", "slipway.runtime.supplied"]
-    assert custom[:3] == ["python3", "-m", "slipway.runtime.apps.notebook.serve"]
+    assert custom[:3] == ["python3", "-m", "slipway.features.notebook.pod.serve"]
 
 
 @pytest.mark.slow

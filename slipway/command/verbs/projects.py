@@ -1,6 +1,5 @@
-"""The verbs that write into a project: `slipway new`, `import`, `lock`, `pin-images`."""
+"""The verbs that write into a project: `slipway new`, `lock`, `pin-images`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,22 +42,6 @@ def new(
 
     given = {"CLOUD": cloud, "USES": uses, "REGION": region, "GPU": gpu}
     raise typer.Exit(write_new(project, pipeline, stack, given, example))
-
-
-def import_manifest(
-    manifest: Annotated[str, typer.Argument(help="A YAML file, or a folder of them.", show_default=False)],
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of the pipeline; default: the training's.")] = "",
-    code: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="That of its program, which is copied.")
-    ] = None,
-) -> None:
-    """Write a pipeline's folder from the manifest of a TFJob, a Job or another kind that the page import.md lists.
-
-    Says of every field that is not carried over why. Overwrites nothing: all of it is written, or nothing.
-    """
-    from slipway.command.importing.folder import write_imported
-
-    raise typer.Exit(write_imported(manifest, name, code))
 
 
 def lock(pipeline: Pipeline = "") -> None:

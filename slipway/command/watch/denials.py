@@ -3,8 +3,13 @@
 import re
 
 from slipway.infra.commands import page
-from slipway.infra.review.refused_writes import KEYS, places_of_writes, refused_path
-from slipway.infra.review.selinux import command_of_denials, labels_of_files
+from slipway.infra.review.refused_writes import (
+    KEYS,
+    command_of_denials,
+    labels_of_files,
+    places_of_writes,
+    refused_path,
+)
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text
 
 DENIED = re.compile(r"[Pp]ermission denied|\bEACCES\b|\[Errno 13\]")

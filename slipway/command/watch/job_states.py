@@ -27,7 +27,7 @@ from slipway.command.watch.observed import (
 from slipway.command.watch.plan import Expected
 from slipway.command.watch.pod_states import Around, pod_state, recognise, seen, waiting_claims
 from slipway.command.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration, times
-from slipway.evaluated.backoff import wait_after
+from slipway.evaluated.pod_rules import wait_after
 from slipway.evaluated.scheduling import amount
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN

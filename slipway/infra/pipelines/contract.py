@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from slipway.infra.pipelines.apps import AppDeclaration
 from slipway.infra.pipelines.checkpoints import Checkpoints
-from slipway.infra.pipelines.idle import IdleGpus
 from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, Substitute
@@ -35,6 +34,26 @@ OF_SERVICES = ("data", "port", "password")
 
 MOST_NODES = 256
 """Pods of one training. A mistake has more."""
+
+
+IDLE = "idle"
+
+
+class IdleGpus(Model):
+    """When a step holds GPUs that it does not use, and what follows."""
+
+    below: Int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="The step's GPUs are idle while they are busy for fewer percent of a sample, on average.",
+    )
+    after: Duration = Field(default="10m", description="Idle for so long without a break, the step is told.")
+    then: Literal["warn", "stop"] = Field(
+        default="warn",
+        description="`warn`: the log says so, with the money, each time that it was idle for as long. `stop`: the "
+        "program is told to end, as when its node is taken away, and the step fails with exit code 22.",
+    )
 
 
 class StepSettings(PodSettings):

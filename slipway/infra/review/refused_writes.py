@@ -1,4 +1,4 @@
-"""What to write in `pipeline.yaml` where a container was kept from writing somewhere."""
+"""What to do where a container was kept from writing somewhere, or SELinux keeps it from files."""
 
 import re
 from collections.abc import Sequence
@@ -25,3 +25,17 @@ def refused_path(lines: Sequence[str]) -> tuple[bool, str]:
 def places_of_writes(writable: Sequence[str]) -> str:
     """A clause about the paths of the volumes that a container may write to."""
     return f"this container may write to {', '.join(writable) or 'nothing'} alone"
+
+
+def labels_of_files(level: str) -> str:
+    """A clause about the labels that pods with this level may use.
+
+    Files need the type ``container_file_t`` and the pod's level, or a level without categories
+    (container_selinux(8), read in November 2026).
+    """
+    return f"the type container_file_t and the level {level} or s0"
+
+
+def command_of_denials(node: str) -> str:
+    """The command that shows what SELinux refused on a node."""
+    return f"oc debug node/{node} -- chroot /host grep denied /var/log/audit/audit.log"

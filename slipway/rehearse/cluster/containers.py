@@ -133,7 +133,7 @@ class Containers:
                 return PreparedCommand([sys.executable, "-c", f"print({sentence!r})"], search_path())
             if (fake := program.fake) and not program.is_here():
                 command = [sys.executable, "-m", fake.module, *words[1:]]
-                return PreparedCommand(command, search_path(), fake.environment)
+                return PreparedCommand(command, search_path(), {"PYTHONPATH": str(LIBRARY)})
             if not program.installed and words[0] not in PYTHON and program.kind == "service":
                 return PreparedCommand(words, search_path())
             environment = self._environment(program, pod, note)

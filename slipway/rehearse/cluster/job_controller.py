@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from slipway.engine.provider_outputs import namespace_of, object_name
-from slipway.evaluated.backoff import BACKOFF, wait_after
+from slipway.evaluated.pod_rules import BACKOFF, wait_after
 from slipway.evaluated.scheduling import selector_picks
 from slipway.infra.kubernetes.labels import RUNS_ANNOTATION
 from slipway.infra.review.stack import Properties, Resource, items, mapping, mappings

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from slipway.infra.features import StandIn, features
 from slipway.infra.kubernetes.apps.pod import RESULTS, filled_in
 from slipway.infra.kubernetes.labels import inputs_of
 from slipway.infra.kubernetes.pods.pod import STORE
@@ -23,37 +24,10 @@ from slipway.infra.pipelines.contract import (
 )
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.images import has_tensorflow
-from slipway.infra.places import LIBRARY, located
+from slipway.infra.places import located
 from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.rehearse.machine import boxes
 from slipway.rehearse.machine.environments import Software
-
-
-@dataclass(frozen=True)
-class Fake:
-    """A module of the project's that takes the command line of a program that no package index has.
-
-    It needs what the project's own environment has. The real program runs where this machine has it. A fake says
-    in its log that it is one.
-    """
-
-    module: str
-    title: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What finds the module wherever the program is started."""
-        return {"PYTHONPATH": str(LIBRARY)}
-
-
-FAKES: Mapping[str, Fake] = {
-    "tensorflow_model_server": Fake(
-        "slipway.rehearse.fakes.tensorflow_serving",
-        "a stub of TensorFlow Serving that has status, metadata and predict alone, over REST",
-    ),
-}
-"""By the name of the program."""
-
 
 PYTHON = ("python", "python3")
 """Programs that every environment has."""
@@ -85,9 +59,11 @@ class Program:
     built_in: Sequence[str] = ()
 
     @property
-    def fake(self) -> Fake | None:
+    def fake(self) -> StandIn | None:
         """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
-        return None if self.substitute else FAKES.get(self.name)
+        if self.substitute:
+            return None
+        return next((f.stand_ins[self.name] for f in features() if self.name in f.stand_ins), None)
 
     def instead(self, annotations: Mapping[str, str], *, at_start: bool = False) -> list[str]:
         """The substitute's command line as it stands in the pod that has these ``annotations``.

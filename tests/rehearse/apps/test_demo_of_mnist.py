@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.apps.page.conftest import seven
+from tests.features.page.conftest import seven
 from tests.support.rehearsing import Running, all_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -81,7 +81,7 @@ def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo
 
 
 def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo: Demo) -> None:
-    (serving,) = demo.children("slipway.rehearse.fakes.tensorflow_serving")
+    (serving,) = demo.children("slipway.features.serving.stub")
     serving.kill()
     demo.until(lambda: "mnist-serving: ready again after" in demo.text)
     page = demo.url("Read a digit")

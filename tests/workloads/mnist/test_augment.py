@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import label
 
 from slipway.infra.pipelines.discovery import pipeline
-from tests.runtime.apps.page.conftest import file, seven
+from tests.features.page.conftest import file, seven
 from tests.support.once import made_once
 from tests.support.steps import ROOT, run
 

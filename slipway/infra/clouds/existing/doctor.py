@@ -18,7 +18,7 @@ from slipway.infra.clouds.existing.settings import (
     single_node_classes,
 )
 from slipway.infra.review.facts import STACK, Observation, Probe, fine, unknown, wrong
-from slipway.infra.review.selinux import command_of_denials, labels_of_files
+from slipway.infra.review.refused_writes import command_of_denials, labels_of_files
 from slipway.infra.review.stack import Stack, items, mapping, text
 from slipway.infra.schema.problems import Finding, key_of
 from slipway.infra.schema.request import Request

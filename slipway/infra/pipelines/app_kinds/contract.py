@@ -1,8 +1,7 @@
 """The contract of a kind of app, and what is checked of apps of all kinds in a ``pipeline.yaml``.
 
-Each kind is one class in a file beside this one: `page`, `notebook`, `tensorboard`, `tensorflow_serving` and
-`program`. ``APP_KINDS`` in `slipway.infra.pipelines.file.shape` lists them; nothing else asks of which kind an app
-is.
+Each kind is one class: `program` in a file beside this one, all others in the folders of features
+(`slipway.infra.features`). Nothing else asks of which kind an app is.
 
 A kind of app is a subclass of `AppKind`. Its fields are the keys that a ``pipeline.yaml`` may have of an app of
 this kind, and its name is the type of the key ``kind``. Its docstring and the descriptions of its fields are its
@@ -198,6 +197,10 @@ class AppKind(Model, ABC):
     def other_ports(self) -> Collection[str]:
         """The names of its ports beside `http`. Apps that connect to it get the address of each in a variable."""
         return ()
+
+    def model_served(self) -> str | None:
+        """The model that it serves; None where its keys do not say which."""
+        return None
 
     def findings(self, app: AppInFile) -> Iterator[Finding]:  # noqa: ARG002
         """Findings about what is peculiar to this kind; names, references and connections are checked of all."""

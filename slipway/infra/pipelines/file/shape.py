@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 from pydantic import AfterValidator, Field, create_model
 
 from slipway.infra.commands import page
+from slipway.infra.features import features
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.app_kinds.contract import AppKind
-from slipway.infra.pipelines.app_kinds.notebook import NotebookApp
-from slipway.infra.pipelines.app_kinds.page import PageApp
 from slipway.infra.pipelines.app_kinds.program import ProgramApp
-from slipway.infra.pipelines.app_kinds.tensorboard import TensorBoardApp
-from slipway.infra.pipelines.app_kinds.tensorflow_serving import ServingApp
 from slipway.infra.pipelines.checkpoints import StepCheckpoints
 from slipway.infra.pipelines.inputs import Input
 from slipway.infra.pipelines.matrix import (
@@ -33,7 +30,7 @@ from slipway.infra.schema.names import Image
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.renamed import Removed
 
-APP_KINDS = (ProgramApp, PageApp, NotebookApp, TensorBoardApp, ServingApp)
+APP_KINDS = (ProgramApp, *(kind for feature in features() for kind in feature.app_kinds))
 """The kinds of apps."""
 
 if TYPE_CHECKING:

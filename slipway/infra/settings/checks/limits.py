@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from slipway.infra.pipelines.contract import StepSettings, placements
-from slipway.infra.pipelines.idle import IDLE
+from slipway.infra.pipelines.contract import IDLE, StepSettings, placements
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.settings.budget import BUDGET

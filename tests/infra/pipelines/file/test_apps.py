@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.infra.pipelines.app_kinds.notebook import NotebookSettings
-from slipway.infra.pipelines.app_kinds.page import PageSettings
+from slipway.features.notebook.feature import NotebookSettings
+from slipway.features.page.feature import PageSettings
 from slipway.infra.pipelines.apps import AppDeclaration, KeptAppSettings, Metrics
 from slipway.infra.pipelines.discovery import apps_of
 from slipway.infra.schema.problems import SettingsError

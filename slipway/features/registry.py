@@ -1,0 +1,10 @@
+"""The features that there are: a folder beside this file for each name. Without its line, a feature is gone."""
+
+NAMES = (
+    "page",
+    "notebook",
+    "tensorboard",
+    "serving",
+    "importing",
+)
+"""In the order in which the pages have what they add."""

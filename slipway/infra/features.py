@@ -1,0 +1,72 @@
+"""The contract of a feature: what a folder of ``slipway/features`` may add to the core, which names none of them.
+
+Its ``feature.py`` has a `Feature`, ``FEATURE``; its ``verb.py`` has verbs, ``VERBS``, and imports little, since
+the command asks for them before it reads any stack. Either may be missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from slipway.features.registry import NAMES
+
+if TYPE_CHECKING:
+    from slipway.infra.schema.base import Model
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb: the module with its function, what it does in a line, and examples without the program's name.
+
+    ``anywhere``: it also works outside of a project.
+    """
+
+    module: str
+    function: str
+    summary: str
+    examples: Sequence[str]
+    anywhere: bool = False
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A module of the package that takes the command line of a program which no package index has.
+
+    A rehearsal runs it where this machine lacks the program. It needs what the project's own environment has, and
+    says in its log what it is. ``title`` completes the sentence "the app runs …".
+    """
+
+    module: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a feature adds; by default nothing.
+
+    ``app_kinds`` are the kinds of apps that a ``pipeline.yaml`` may have, subclasses of `AppKind`; ``stand_ins``
+    is what a rehearsal runs in place of programs, by their names.
+    """
+
+    app_kinds: "Sequence[type[Model]]" = ()
+    stand_ins: Mapping[str, StandIn] = field(default_factory=dict[str, StandIn])
+
+
+def _parts(file: str, name: str) -> Iterator[Any]:
+    for feature in NAMES:
+        if find_spec(module := f"slipway.features.{feature}.{file}"):
+            yield getattr(import_module(module), name)
+
+
+@cache
+def features() -> Sequence[Feature]:
+    """What all features add, in the order of the registry."""
+    return tuple(_parts("feature", "FEATURE"))
+
+
+def verbs() -> Mapping[str, Verb]:
+    """The verbs of all features, by their words."""
+    return {word: verb for of_feature in _parts("verb", "VERBS") for word, verb in of_feature.items()}
