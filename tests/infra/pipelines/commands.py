@@ -45,6 +45,8 @@ class Declared(DeclaredPipeline):
     def steps(self) -> Sequence[StepDeclaration]:  # type: ignore[override]
         return self.declared
 
+    unchecked = steps
+
 
 def pipeline(*steps: StepDeclaration, name: str = "churn") -> DeclaredPipeline:
     return Declared(name, "churn", PipelineSettings(), steps)

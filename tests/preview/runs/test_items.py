@@ -93,3 +93,8 @@ def test_what_changed_for_workers_is_told_in_words(
 ) -> None:
     found = run([days(**before)], [days(**after)])
     assert (found.outcome, found.because) == (Outcome.RESUMES, words)
+
+
+def test_the_number_of_trials_of_a_search_is_said() -> None:
+    searching = job("tune", "1", placed={"decides": {"search": {"trials": 40, "at_once": 4}}})
+    assert all(words in runs([], [searching])["tune"].because for words in ("40", "4 at once"))
