@@ -7,7 +7,7 @@ comma := ,
 # What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
-OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT \
+OPTIONS := STACK KEY FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
 	STEP APP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT REHEARSAL
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
@@ -44,7 +44,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs shell open run stop pin-images \
+TARGETS := help setup new import rehearse demo preview check explain doctor show watch logs shell open run stop pin-images \
 	refresh-prices \
 	test test-all test-long browser lint format bench bench-evaluation \
 	lock docs package clean \
@@ -122,6 +122,9 @@ preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [B
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
 	$(call previewing,check,)
+
+explain: $(VENV)/.runtime ## Say what a key of a stack file or of pipeline.yaml means: KEY=clusters.pools.spot [FORMAT=json]
+	@$(BIN)/python -m slipway explain $${KEY:+"$$KEY"} $${FORMAT:+--format "$$FORMAT"}
 
 doctor: $(VENV)/.runtime ## Say what is missing before the first `pulumi up`, and what mends it [STACK=…] [FORMAT=json]
 	@set -f; IFS=' ,'; for stack in $$STACK; do set -- "$$@" --stack "$$stack"; done; unset IFS; \

@@ -97,6 +97,7 @@ NEW = "-m slipway new --example=mnist"
             f"{NEW} --stack=team-a --cloud=gcp --uses=~/it --region=europe-west4 --gpu=nvidia-l4",
         ),
         (["new", "PIPELINE=churn"], f"{NEW} --pipeline=churn"),
+        (["explain", "KEY=steps.run", "FORMAT=json"], "-m slipway explain steps.run --format json"),
         (["watch"], "-m slipway watch"),
         (
             ["watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)"],

@@ -188,13 +188,21 @@ def words(root: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_pipelines_are_in_the_reference_and_their_mistakes_in_the_list(words: Path) -> None:
-    page = python(words, "-c", "from slipway.command.reference.settings import page; print(page())")
-    assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
-    assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
-    assert "| `file` | text | **required** | The file's path in the store. |" in page
-    assert "| `shortest` | whole number, 1 to 9 | `1` |  |" in page
-    assert " Its `matrix` may have `" in page
+def test_pipelines_are_explained_and_their_mistakes_in_the_list(words: Path) -> None:
+    lines, counted, matrix = (
+        json.loads(python(words, "-m", "slipway", "explain", f"pipelines.{path}", "--format", "json"))[
+            "explained"
+        ][0]
+        for path in ("lines", "words", "words.steps.count.matrix")
+    )
+    assert [entry["description"] for entry in (lines, counted)] == [
+        "Count the lines of a file.",
+        "Count the words of a file.",
+    ]
+    keys = {key["key"]: (key["value"], key["default"], key["required"]) for key in counted["keys"]}
+    assert keys["file"] == ("text", "", True)
+    assert keys["shortest"] == ("whole number, 1 to 9", "1", False)
+    assert "shortest" in {key["key"] for key in matrix["keys"]}
     wrong = {
         "words": {"shortest": 10, "steps": {"count": {"pool": "cqu", "matrix": {"shortest": [0]}}, "show": {}}},
         "other": {"uses": "../elsewere", "steps": PLACED},

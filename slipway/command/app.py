@@ -65,6 +65,18 @@ OWN_VERBS: Mapping[str, Verb] = {
             "check --stack prod --fail-on warning",
         ),
     ),
+    "explain": Verb(
+        "slipway.command.verbs.projects",
+        "explain",
+        "Say what a key of a stack file or of pipeline.yaml means.",
+        (
+            "explain  # the keys at the top",
+            "explain clusters.pools.spot",
+            "explain pipelines.mnist",
+            "explain steps.run --format json",
+        ),
+        anywhere=True,
+    ),
     "lock": Verb(
         "slipway.command.verbs.projects",
         "lock",

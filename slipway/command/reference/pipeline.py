@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from slipway.command.reference.settings import PAGE as SETTINGS
-from slipway.command.reference.settings import Section, describe
+from slipway.command.reference.settings import describe
 from slipway.files import write_or_check
+from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.file.section import SECTION_KEYS
 from slipway.infra.pipelines.file.shape import PipelineFile
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
@@ -22,9 +23,8 @@ PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.s
 HEAD = f"""# Keys of pipeline.yaml
 
 Every key of a `pipeline.yaml`, the file by which a folder declares a pipeline without Python.
-[Steps](steps.md#add-a-pipeline) shows one. A key that is not listed is refused; all problems of the file are
-listed at once, with those of the stack file. Names in `<>` are yours to choose;
-[values](settings.md#how-values-are-written) are written as in a stack file.
+[Steps](steps.md#add-a-pipeline) shows one; `slipway explain steps.run` says the rest of a key. A key that is not
+listed is refused. Names in `<>` are yours; [values](settings.md#how-values-are-written) are as in a stack file.
 
 An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
 in a clone, begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`. With the package, tell
@@ -78,7 +78,7 @@ NEXT = """
 
 def page() -> str:
     """The whole page."""
-    return HEAD + describe(Section("pipeline.yaml", "", PipelineFile, top=True)) + NEXT
+    return HEAD + describe("pipeline.yaml", PipelineFile, {AppKind: ("Keys of an app of any kind", "")}) + NEXT
 
 
 def schema() -> str:

@@ -1,11 +1,11 @@
-"""The verbs that write into a project: `slipway new`, `lock`, `pin-images`."""
+"""The verbs that write into a project, and what explains its keys: `slipway new`, `explain`, `lock`."""
 
 from typing import Annotated
 
 import typer
 
 from slipway.command.verbs.names import complete_pipelines
-from slipway.command.verbs.options import Pipeline, enter_project
+from slipway.command.verbs.options import Format, FormatOption, Pipeline, enter_project
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a project to write, as a folder here.")]
 
@@ -42,6 +42,16 @@ def new(
 
     given = {"CLOUD": cloud, "USES": uses, "REGION": region, "GPU": gpu}
     raise typer.Exit(write_new(project, pipeline, stack, given, example))
+
+
+def explain(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its path; names of your own may be left out.")] = "",
+    output_format: FormatOption = Format.TEXT,
+) -> None:
+    """Say what a key of a stack file or of pipeline.yaml means: its value, its default, and the keys below it."""
+    from slipway.command.reference.explain import main
+
+    raise typer.Exit(main(key, as_json=output_format is Format.JSON))
 
 
 def lock(pipeline: Pipeline = "") -> None:

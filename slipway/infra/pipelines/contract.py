@@ -75,7 +75,7 @@ class StepSettings(PodSettings):
     )
     cache: Size | None = Field(
         default=None,
-        description="Disk of the node, beside `ephemeral_storage`, for what it reads: results of other steps and "
+        description="Disk of the node for what it reads, beside `ephemeral_storage`: results of other steps and "
         "folders of the store are copied there before the program starts; of buckets what was read once stays "
         "there. Each bucket, and all copies together, get an equal part. Default: all is read over the network "
         "each time.",
@@ -95,7 +95,7 @@ class StepSettings(PodSettings):
     )
     next_after: Duration = Field(
         default="15m",
-        description="With `places`: without nodes for so long, the next place is tried. A GPU node of a cloud "
+        description="How long nodes may be missing before the next of its `places` is tried. A GPU node of a cloud "
         "takes about ten minutes to start.",
     )
     returns: Literal["at-checkpoint", "never"] = Field(
@@ -105,7 +105,7 @@ class StepSettings(PodSettings):
     )
     deadline: Duration | None = Field(
         default=None,
-        description="With `places`: the step should be done so long after its first try. While it is ahead, it "
+        description="With `places`: how long after its first try it should be done. While it is ahead, it "
         "waits for cheap places; when it falls behind, it takes one whose nodes are sure. Needs `work`.",
     )
     work: Duration | None = Field(

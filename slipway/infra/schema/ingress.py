@@ -129,11 +129,11 @@ class OidcSettings(Model):
     )
     email_domains: list[Domain] = Field(
         default_factory=list[str],
-        description="Who gets in: people whose e-mail address is of one of these domains.",
+        description="Domains of the e-mail addresses of people who get in.",
     )
     groups: list[Word] = Field(
         default_factory=list[str],
-        description="Who gets in: people of one of these groups, as the claim `groups` has them.",
+        description="Groups whose people get in, as the claim `groups` has them.",
     )
     everyone: bool = Field(
         default=False,
@@ -189,7 +189,7 @@ class ControllerSettings(Model):
     )
     networks: list[Cidr] = Field(
         default_factory=list[str],
-        description="In place of `namespace`, where its pods use their nodes' network: the addresses that they "
+        description="Where its pods use their nodes' network, in place of `namespace`: the addresses that they "
         "connect from.",
     )
 

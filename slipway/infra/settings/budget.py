@@ -18,11 +18,13 @@ class Budget(Model):
     run: Float | None = Field(
         default=None,
         ge=0,
-        description="For one run: what made the results that an `up` declares, earlier tries included, or those "
+        description="Dollars for one run: what made the results that an `up` declares, earlier tries included, or those "
         "of one run by the clock.",
     )
     month: Float | None = Field(
-        default=None, ge=0, description="For all runs of the stack in a calendar month, which begins by UTC."
+        default=None,
+        ge=0,
+        description="Dollars for all runs of the stack in a calendar month, which begins by UTC.",
     )
 
     @model_validator(mode="after")

@@ -138,8 +138,8 @@ class RegistrySettings(PodSettings):
     )
     login: str | None = Field(
         default=None,
-        description="Name of the secret (`slipway:secrets`) with the login that pushes to it: the JSON that "
-        "`docker login` leaves.",
+        description="The secret of `slipway:secrets` with the login that pushes to it: the JSON that `docker login` "
+        "leaves.",
     )
     pull_login: str | None = Field(
         default=None, description="The secret with the login that pulls from it; default: that of `login`."
@@ -264,7 +264,7 @@ class MetricsSettings(Model):
 
     usage: bool = Field(
         default=True,
-        description="Measure the use of CPU, memory and GPUs of each step beside its program, and keep it in the "
+        description="Measure beside each step's program what it uses of CPU, memory and GPUs, and keep it in the "
         "store with its results.",
     )
     idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
@@ -340,7 +340,7 @@ class Rehearsal(Model):
     )
     capacity: LocalPath | None = Field(
         default=None,
-        description="A JSON file: how many nodes pools can have, and for how long. Steps with `places` wait and "
+        description="How many nodes pools can have, and for how long: a JSON file. Steps with `places` wait and "
         "move by it, on a fast clock.",
     )
 
@@ -354,7 +354,8 @@ class Settings(Model):
 
     protect: bool = Field(
         default=False,
-        description="One switch: deletion protection, Pulumi's protect, and no force_destroy on what holds data.",
+        description="Keep what holds data from being deleted: deletion protection, Pulumi's protect, and no "
+        "force_destroy.",
     )
     namespace: str = Field(default="slipway", description="Kubernetes namespace that the Jobs run in.")
     service_account: str = Field(default="runner", description="Kubernetes service account of the Jobs.")

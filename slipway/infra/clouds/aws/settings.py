@@ -89,12 +89,12 @@ class AwsPool(PoolSettings):
     spot: bool = Field(default=False, description="Spot instances: cheap, may be taken back at any time.")
     capacity_block: str | None = Field(
         default=None,
-        description="Id (`cr-…`) of a Capacity Block for ML, bought for a time and a zone. Name its zone under "
+        description="A Capacity Block for ML by its id, `cr-…`, bought for a time and a zone. Name its zone under "
         "`zones`.",
     )
     capacity_reservation: str | None = Field(
         default=None,
-        description="Id (`cr-…`) of an On-Demand Capacity Reservation to use. Name its zone under `zones`.",
+        description="An On-Demand Capacity Reservation by its id, `cr-…`. Name its zone under `zones`.",
     )
     kubernetes_version: str | None = Field(
         default=None,

@@ -148,7 +148,9 @@ class ExistingCluster(ReachableCluster):
 
     cloud: Literal["existing"] = Field(description="`existing`: any cluster that a kubeconfig reaches.")
     kubeconfig: str = Field(default="~/.kube/config", description="Path of the kubeconfig file.")
-    context: str | None = Field(default=None, description="Context in it; default: its current context.")
+    context: str | None = Field(
+        default=None, description="Context in the kubeconfig; default: its current context."
+    )
     openshift: bool = Field(
         default=False,
         description="The cluster is OpenShift, which assigns the user and group of every pod from its namespace's "

@@ -131,18 +131,18 @@ class GcpPool(PoolSettings):
     )
     compute_class: Literal["Balanced", "Scale-Out", "Performance"] | None = Field(
         default=None,
-        description="Only on Autopilot: compute class of the pods; default: the general-purpose one, or that of "
+        description="Compute class of the pods, only on Autopilot; default: the general-purpose one, or that of "
         "the `accelerator`.",
     )
     machine_family: str | None = Field(
         default=None,
-        description="Only on Autopilot, with `compute_class: Performance`: machine family, for example `n2`.",
+        description="Machine family of pods with `compute_class: Performance`, for example `n2`.",
     )
     most_pods: Int | None = Field(
         default=None,
         ge=1,
         le=1000,
-        description="Only on Autopilot: pods of the largest size at once, the namespace's quota. Default: 10, or "
+        description="Pods of the largest size at once, only on Autopilot: the namespace's quota. Default: 10, or "
         "1 with an `accelerator`.",
     )
     accelerator: str | None = Field(
@@ -314,7 +314,9 @@ class GcpCluster(ReachableCluster, CreatedCluster):
         description="`autopilot`: Google brings nodes as pods ask for them, and bills pods. `pools` are then ways "
         "to ask: compute classes, Spot, GPUs. A cluster cannot change its mode.",
     )
-    location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
+    location: str = Field(
+        description="Region of a regional cluster, zone of a zonal one: `us-central1`, `us-central1-a`."
+    )
     zones: list[str] | None = Field(
         default=None, description="Node zones; default: GKE's choice for the location."
     )
@@ -460,7 +462,7 @@ class FilestoreStore(StoreSettings):
         description="Service tier, as Google's API names it. It decides size, speed and price.",
     )
     location: str = Field(
-        description="A zone (`us-central1-a`); for the tiers REGIONAL and ENTERPRISE a region (`us-central1`)."
+        description="Its zone: `us-central1-a`; for the tiers REGIONAL and ENTERPRISE its region: `us-central1`."
     )
     size: Size = Field(
         default="1Ti",
