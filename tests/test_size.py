@@ -15,6 +15,8 @@ from tests.support.checkout import ROOT
 
 FILE = "size.toml"
 CEILINGS: Mapping[str, Mapping[str, Any]] = tomllib.loads((ROOT / FILE).read_text(encoding="utf-8"))
+COUNTED = ("keys of a stack file", "keys of pipeline.yaml", "policies", "verbs", "annotations")
+"""What there is to know, of which one may grow by as much as others shrink in the same commit."""
 FEWEST_LINES = 150
 """Lines that the modules of a room have on average, at least: no rule says how long one may be."""
 
@@ -110,5 +112,8 @@ def test_no_ceiling_is_raised_without_lowering_another() -> None:
     for measure in ("lines", "modules"):
         now, before = (sum(room[measure] for room in version["rooms"].values()) for version in (CEILINGS, earlier))
         assert now <= before, measure
-    for what, most in earlier["surface"].items():
-        assert CEILINGS["surface"][what] <= most, what
+    for what in {*earlier["surface"]} - {*COUNTED}:
+        assert CEILINGS["surface"][what] <= earlier["surface"][what], what
+    # A verb more is one key less.
+    now, before = (sum(version["surface"][what] for what in COUNTED) for version in (CEILINGS, earlier))
+    assert now <= before, COUNTED

@@ -72,7 +72,7 @@ OWN_VERBS: Mapping[str, Verb] = {
         (
             "explain  # the keys at the top",
             "explain clusters.pools.spot",
-            "explain pipelines.mnist",
+            "explain pipelines.churn",
             "explain steps.run --format json",
         ),
         anywhere=True,

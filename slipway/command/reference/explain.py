@@ -93,15 +93,15 @@ def main(path: str, *, as_json: bool) -> Exit:
     """Explains the key at ``path``, without one those at the top of both files."""
     words = [word for word in re.sub(r"\[\w*\]|\.<\w+>", "", path.removeprefix("slipway:")).split(".") if word]
     files = _files()
-    found = [(file, place) for file, model in files.items() for place in _Search(model).find(words)]
-    fewest = min(((place.names, bool(place.gone)) for _, place in found), default=None)
-    found = [(file, place) for file, place in found if (place.names, bool(place.gone)) == fewest]
-    if not found or found[0][1].gone:
-        gone = found[0][1] if found else None
+    meant = [(file, place) for file, model in files.items() for place in _Search(model).find(words)]
+    fewest = min(((place.names, bool(place.gone)) for _, place in meant), default=None)
+    meant = [(file, place) for file, place in meant if (place.names, bool(place.gone)) == fewest]
+    if not meant or meant[0][1].gone:
+        gone = meant[0][1] if meant else None
         reason = gone.gone if gone else f"no key of a stack file or of pipeline.yaml{_hint(words, files)}"
         report_error(f"{gone.path if gone else path}: {reason}")
         return Exit.REFUSED
-    explained = [*_together(_explained(file, place) for file, place in found)]
+    explained = [*_together(_explained(file, place) for file, place in meant)]
     if as_json:
         document = {"format": FORMAT, "explained": [entry.document() for entry in explained]}
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
@@ -153,13 +153,13 @@ class _Search:
 
     def _below(self, words: Sequence[str], field: FieldInfo, at: _Place) -> Iterator[_Place]:
         sections = [*sections_in(field, at.where)]
-        own = [section for section in sections if section[0].lstrip(".").partition(".")[0] == words[0]]
-        for suffix, where, model in own or sections:
+        named = [section for section in sections if section[0].lstrip(".").partition(".")[0] == words[0]]
+        for suffix, where, model in named or sections:
             place = replace(at, path=at.path + suffix, where=where)
-            found = [*self._in_section(words[1:] if own else words, model, place)]
-            if not found and suffix.startswith(".<name>") and self._is_name(words, place.path):
-                found = [*self._in_section(words[1:], model, replace(place, names=place.names + 1))]
-            yield from found
+            meant = [*self._in_section(words[1:] if named else words, model, place)]
+            if not meant and suffix.startswith(".<name>") and self._is_name(words, place.path):
+                meant = [*self._in_section(words[1:], model, replace(place, names=place.names + 1))]
+            yield from meant
 
     def _is_name(self, words: Sequence[str], path: str) -> bool:
         """Whether the first word can be a name: one that ends a path is no key below it, and near to none."""

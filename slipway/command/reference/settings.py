@@ -28,7 +28,7 @@ HEAD = f"""# Settings
 
 Every key of a stack file (`stacks/Pulumi.<stack>.yaml`), which stands there under `slipway:`, in a line.
 **`slipway explain` says the rest of each**: `slipway explain clusters.pools.spot`; of keys that a pipeline adds,
-`slipway explain pipelines.mnist`. [Your project](your-project.md#write-a-stack-of-your-own) says how to write a
+`slipway explain pipelines.churn`. [Your project](your-project.md#write-a-stack-of-your-own) says how to write a
 stack. A key that is not listed is refused.
 
 Names in `<>` are yours. Behind a key is its default, or the kind of what has none; of several values the first is
@@ -109,7 +109,7 @@ def describe(name: str, top: type[BaseModel], shared: Mapping[type[BaseModel], t
             if section.model not in titles and section not in places.setdefault(section.model, []):
                 places[section.model].append(section)
     tables = _Tables(titles, {*_inline([top, *shared, *places], top, titles)})
-    headings = {top: f"`{name}`", **{model: _heading(found) for model, found in places.items()}, **titles}
+    headings = {top: f"`{name}`", **{model: _heading(sections) for model, sections in places.items()}, **titles}
     return "".join(tables.describe(model, heading) for model, heading in headings.items())
 
 

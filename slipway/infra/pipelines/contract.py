@@ -95,8 +95,8 @@ class StepSettings(PodSettings):
     )
     next_after: Duration = Field(
         default="15m",
-        description="How long nodes may be missing before the next of its `places` is tried. A GPU node of a cloud "
-        "takes about ten minutes to start.",
+        description="How long nodes may be missing before the next of its `places` is tried. A GPU node of a "
+        "cloud takes about ten minutes to start.",
     )
     returns: Literal["at-checkpoint", "never"] = Field(
         default="at-checkpoint",

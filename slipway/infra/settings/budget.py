@@ -18,8 +18,8 @@ class Budget(Model):
     run: Float | None = Field(
         default=None,
         ge=0,
-        description="Dollars for one run: what made the results that an `up` declares, earlier tries included, or those "
-        "of one run by the clock.",
+        description="Dollars for one run: what made the results that an `up` declares, earlier tries included, or "
+        "those of one run by the clock.",
     )
     month: Float | None = Field(
         default=None,

@@ -138,8 +138,8 @@ class RegistrySettings(PodSettings):
     )
     login: str | None = Field(
         default=None,
-        description="The secret of `slipway:secrets` with the login that pushes to it: the JSON that `docker login` "
-        "leaves.",
+        description="The secret of `slipway:secrets` with the login that pushes to it: the JSON that `docker "
+        "login` leaves.",
     )
     pull_login: str | None = Field(
         default=None, description="The secret with the login that pulls from it; default: that of `login`."

@@ -8,7 +8,7 @@ import pulumi_gcp as gcp
 
 from slipway.infra.clouds.gcp.catalogue import region_of
 from slipway.infra.clouds.gcp.network import KEY_RING_LIMIT, SERVICE_ACCOUNT_LIMIT, resource_name
-from slipway.infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore, Impersonation
+from slipway.infra.clouds.gcp.settings import GcpCluster, GcsStore, Impersonation
 from slipway.infra.objects import wait_for
 from slipway.infra.platform import Data
 from slipway.infra.schema.base import StoreSettings
@@ -357,9 +357,9 @@ def declared_keys(clusters: Mapping[str, GcpCluster], store: StoreSettings) -> M
     regions = {
         secrets_key(name): region_of(cluster.location)
         for name, cluster in clusters.items()
-        if cluster.control_plane.secrets_key == OWN
+        if cluster.control_plane.secrets_key
     }
-    if isinstance(store, GcsStore) and store.kms_key == OWN:
+    if isinstance(store, GcsStore) and store.kms_key:
         return {STORE_KEY: store.location.lower(), **regions}
     return regions
 
@@ -372,20 +372,16 @@ def encryption_keys(
     protect: bool,
     after: Sequence[pulumi.Resource],
 ) -> Mapping[str, Key]:
-    """The keys of the bucket and of the clusters' Secrets by name, where they have any: the stack's own, which are
-    declared here, and those of the user, which are left as they are."""
-    chosen = {secrets_key(name): cluster.control_plane.secrets_key for name, cluster in clusters.items()}
-    chosen[STORE_KEY] = store.kms_key if isinstance(store, GcsStore) else None
-    named = {name: Key(key) for name, key in chosen.items() if key is not None and key != OWN}
+    """Declares the keys of the bucket and of the clusters' Secrets, where they have any; returns them by name."""
     regions = declared_keys(clusters, store)
     if not regions:
-        return named
+        return {}
     gke = _gke_agent(project, after) if regions.keys() - {STORE_KEY} else None
     keys = {
         name: KeyArgs(region, gke if gke is not None and name != STORE_KEY else _storage_agent(project, after))
         for name, region in regions.items()
     }
-    return {**named, **Keys("keys", KeysArgs(project, keys, protect, after)).keys}
+    return Keys("keys", KeysArgs(project, keys, protect, after)).keys
 
 
 def project_number(project: str, after: Sequence[pulumi.Resource]) -> pulumi.Output[str]:

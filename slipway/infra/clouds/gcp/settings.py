@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from slipway.infra.accelerators import accelerators
 from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
@@ -34,6 +34,7 @@ from slipway.infra.schema.base import (
     Size,
     StoreSettings,
     TaintSettings,
+    refuse,
 )
 from slipway.infra.schema.ingress import ReachableCluster
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
@@ -58,8 +59,17 @@ It is Google's default for all that a pod mounts.
 CLASS_KEYS = ("accelerator", "gpus", "compute_class", "machine_family")
 """Keys of a pool on Autopilot that decide how much a pod may ask for."""
 
-OWN = "own"
-"""As the name of a key: one that the stack creates."""
+
+def _own(resource: str, argument: str) -> BeforeValidator:
+    """Refuses the name of a key of the user's, which would only be passed on to the ``argument`` of a resource."""
+    instead = by_transformation(resource, argument).instead
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and "/" in value:
+            raise refuse("a key of yours, and only `own`, one that the stack creates, is a setting", instead)
+        return value
+
+    return BeforeValidator(check)
 
 
 class Nodes(Model):
@@ -278,12 +288,10 @@ class ControlPlane(Model):
     authorized_networks: dict[str, Cidr] = Field(
         default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
     )
-    secrets_key: str | None = Field(
+    secrets_key: Annotated[Literal["own"] | None, _own("gcp.container.Cluster", "database_encryption")] = Field(
         default=None,
-        description="Cloud KMS key that encrypts Kubernetes Secrets: `own` for one that the stack creates, or "
-        "yours in the cluster's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which "
-        "GKE's service agent must be allowed to use. Changed in place: GKE writes every Secret again. "
-        "Removed, GKE keeps the old key.",
+        description="Encrypt Kubernetes Secrets with a Cloud KMS key that the stack creates. GKE writes every "
+        "Secret again in place. Removed, it keeps the old key.",
     )
 
 
@@ -409,11 +417,9 @@ class GcsStore(StoreSettings):
         default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
     )
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
-    kms_key: str | None = Field(
+    kms_key: Annotated[Literal["own"] | None, _own("gcp.storage.Bucket", "encryption")] = Field(
         default=None,
-        description="Cloud KMS key that encrypts new objects: `own`, or yours in the bucket's region "
-        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which Cloud Storage's service agent must "
-        "be allowed to use. Default: Google's own keys.",
+        description="Encrypt new objects with a Cloud KMS key that the stack creates. Default: Google's own keys.",
     )
     access_logs: bool = Field(
         default=False,
