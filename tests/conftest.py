@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.checkout import copy_checkout
+
 # What a shell starts in the background, as `nohup make test &`, ignores Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,6 +115,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 OF_STEPS = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"} - os.environ.keys()
 """Variables that a step sets where it prepares its process."""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, as a new clone would be, with what make installs already there."""
+    return copy_checkout(tmp_path_factory.mktemp("checkout") / "slipway")
 
 
 @pytest.fixture(autouse=True)

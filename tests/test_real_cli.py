@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from slipway.command.reference import shipped
-from tests.support.checkout import copy_checkout
 
 PLUGINS = {
     "local": {"kubernetes"},
@@ -63,11 +62,6 @@ def installed_plugins() -> set[str]:
     listing = ["pulumi", "plugin", "ls", "--json"]
     done = subprocess.run(listing, check=False, capture_output=True, text=True)
     return {plugin["name"] for plugin in json.loads(done.stdout or "[]")}
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("cli") / "slipway")
 
 
 @pytest.fixture

@@ -9,15 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.ci.github_api import Repository, serving
-from tests.support.checkout import copy_checkout
 
 Make = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a new clone, with what make installs already there."""
-    return copy_checkout(tmp_path_factory.mktemp("ci") / "slipway")
 
 
 @pytest.fixture

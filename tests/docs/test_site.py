@@ -16,7 +16,7 @@ import yaml
 
 from slipway.command import site
 from tests.support.browser import chromium
-from tests.support.checkout import ROOT, copy_checkout
+from tests.support.checkout import ROOT
 
 CONFIGURATION = yaml.safe_load((ROOT / site.CONFIGURATION).read_text(encoding="utf-8"))
 
@@ -86,32 +86,27 @@ def make_docs(clone: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("site") / "clone")
-
-
-@pytest.fixture(scope="module")
-def built(clone: Path) -> Path:
+def built(checkout: Path) -> Path:
     """The folder of the site, which has one of each version."""
-    done = make_docs(clone)
+    done = make_docs(checkout)
     assert done.returncode == 0, done.stderr
-    return clone / "build" / "docs" / "site"
+    return checkout / "build" / "docs" / "site"
 
 
 @pytest.mark.slow
-def test_a_dead_link_and_a_missing_anchor_end_the_build(clone: Path, built: Path) -> None:
+def test_a_dead_link_and_a_missing_anchor_end_the_build(checkout: Path, built: Path) -> None:
     """And only these: all other links and anchors of the pages are right. The versions before stay."""
     shutil.move(built / site.NEXT, built / "0.0.9")
-    page = clone / site.PAGES / "index.md"
+    page = checkout / site.PAGES / "index.md"
     text = page.read_text(encoding="utf-8")
     page.write_text(f"[gone](two.md)\n\n[no such heading](your-project.md#moon)\n\n{text}", encoding="utf-8")
-    failed = make_docs(clone)
+    failed = make_docs(checkout)
     page.write_text(text, encoding="utf-8")
     lines = [line for line in failed.stderr.splitlines() if line.startswith(f"{site.PAGES}/")]
     assert [line.rpartition(":")[0] for line in lines] == ["docs/index.md:1", "docs/index.md:3"]
     assert failed.returncode != 0
     assert [path.parent.name for path in built.glob("*/index.html")] == ["0.0.9"]
-    assert make_docs(clone).returncode == 0
+    assert make_docs(checkout).returncode == 0
     versions = [entry["version"] for entry in json.loads((built / "versions.json").read_text(encoding="utf-8"))]
     assert versions == ["0.0.9", site.NEXT]
     assert "url=0.0.9/" in (built / "index.html").read_text(encoding="utf-8")

@@ -150,19 +150,17 @@ CASES: Sequence[tuple[str, Mapping[str, Any], set[str]]] = [
 @pytest.mark.parametrize(("cloud", "changes", "ended"), CASES)
 def test_the_jobs_that_lose_their_nodes_are_named(
     states: Mapping[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    warnings: list[str],
     cloud: str,
     changes: Mapping[str, Any],
     ended: set[str],
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
     pools = ["cpu", "train", "predict", *(EXTRA if cloud == "gcp" else ())]
     cluster = Cluster(LABELS[cloud], {pool: f"job-{pool}" for pool in pools})
     values = changed(unprotected(STACKS[cloud]), {f"clusters.dev.{key}": value for key, value in changes.items()})
     work = RunningWork({}, True, lambda: states[cloud], reviews(), reaching(cluster))
     declared(cloud, values, work)
-    assert {pool for pool in pools if any(f"job-{pool} " in line for line in said)} == ended
+    assert {pool for pool in pools if any(f"job-{pool} " in line for line in warnings)} == ended
     assert bool(cluster.paths) == bool(ended)
 
 
@@ -176,13 +174,6 @@ def updated(
     """An update that replaces the pool ``train``, and removes ``extra``."""
     work = RunningWork({"dev": may}, preview, lambda: states["gcp"], reviews(), reaching(cluster))
     return declared("gcp", changed(unprotected(GCP), SPOT), work)
-
-
-@pytest.fixture
-def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
-    return said
 
 
 def test_an_update_is_refused_while_jobs_run_there(states: Mapping[str, Any], warnings: list[str]) -> None:

@@ -13,7 +13,8 @@ from slipway.command.new.writing import RefusedError, draft, write
 from slipway.infra.pipelines.discovery import WORKLOADS
 from slipway.infra.pipelines.file.reading import Folder, read
 from slipway.infra.schema.request import CPU_POOL, GPU_POOL
-from tests.support.checkout import ROOT, copy_checkout
+from tests.command.new.running import new
+from tests.support.checkout import ROOT
 
 NAME = "made-by-tests"
 """A pipeline that no copy of this repository has."""
@@ -131,16 +132,6 @@ def test_a_name_that_a_section_cannot_have_is_refused(name: str, said: str) -> N
     assert said in problem.reason
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
-
-
-def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "slipway", "new", "--example=mnist", *options]
-    return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
@@ -151,30 +142,30 @@ def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
         (["--cloud=gcp", "--gpu=nvidia-l4"], "make new STACK=mine CLOUD=gcp GPU=nvidia-l4"),
     ],
 )
-def test_options_that_do_not_go_together_are_one_clear_message(copy: Path, options: list[str], said: str) -> None:
-    done = make(copy, *options)
+def test_options_that_do_not_go_together_are_one_message(checkout: Path, options: list[str], said: str) -> None:
+    done = new(checkout, *options)
     assert done.returncode == 2
     assert "1 problem; nothing was written" in done.stderr
     assert said in done.stderr
 
 
-def test_a_folder_is_there_whole_or_not_at_all(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_there_whole_or_not_at_all(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = draft(f"{NAME}-half")
-    target = copy / WORKLOADS / f"{NAME}-half"
-    there = {*(copy / "build").glob("*")}
+    target = checkout / WORKLOADS / f"{NAME}-half"
+    there = {*(checkout / "build").glob("*")}
     monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
-        write(type(made)(target, made.files, ()), copy)
+        write(type(made)(target, made.files, ()), checkout)
     assert not target.exists()
-    assert {*(copy / "build").glob("*")} == there
+    assert {*(checkout / "build").glob("*")} == there
 
 
 @pytest.mark.slow
-def test_what_is_there_stays_as_it_is(copy: Path) -> None:
-    assert make(copy, f"--pipeline={NAME}").returncode == 0
-    mine = copy / WORKLOADS / NAME / "train.py"
+def test_what_is_there_stays_as_it_is(checkout: Path) -> None:
+    assert new(checkout, f"--pipeline={NAME}").returncode == 0
+    mine = checkout / WORKLOADS / NAME / "train.py"
     mine.write_text("print('mine')\n", encoding="utf-8")
-    again = make(copy, f"--pipeline={NAME}")
+    again = new(checkout, f"--pipeline={NAME}")
     assert again.returncode == 2
     assert f"workloads/{NAME} is there already" in again.stderr
     assert mine.read_text(encoding="utf-8") == "print('mine')\n"

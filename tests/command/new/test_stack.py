@@ -22,6 +22,7 @@ from slipway.infra.schema.problems import without_prefix
 from slipway.infra.schema.secret_values import MASK
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
+from tests.command.new.running import new
 from tests.infra.pipelines.days import DAYS, SECTION, written
 from tests.support.checkout import ROOT, copy_checkout
 
@@ -221,48 +222,38 @@ def test_a_gpu_in_some_zones_of_a_region_leaves_the_cluster_more_zones() -> None
     assert len(made["zones"]) == 2
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
-
-
-def run(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / ".venv/bin/python", "-m", "slipway", "new", "--example=mnist", *options]
-    return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
-
-
-def files(copy: Path) -> dict[str, bytes]:
+def files(checkout: Path) -> dict[str, bytes]:
     """What is there beside bytecode and the environment."""
     return {
-        str(path.relative_to(copy)): path.read_bytes()
+        str(path.relative_to(checkout)): path.read_bytes()
         for folder in ("stacks", "workloads", "build")
-        for path in (copy / folder).rglob("*")
+        for path in (checkout / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
 @pytest.mark.slow
-def test_it_is_written_once_and_the_next_command_is_told(copy: Path) -> None:
-    before = files(copy)
-    done = run(copy, f"--stack={NAME}", "--cloud=gcp")
+def test_it_is_written_once_and_the_next_command_is_told(checkout: Path) -> None:
+    before = files(checkout)
+    done = new(checkout, f"--stack={NAME}", "--cloud=gcp")
     assert done.returncode == 0, done.stderr
     assert f"make rehearse STACK={NAME}" in done.stdout
     assert f"pulumi config set gcp:project <your project> -s {NAME}" in done.stdout
-    written = files(copy)
+    written = files(checkout)
     assert written.keys() - before.keys() == {FILE}
-    again = run(copy, f"--stack={NAME}", "--cloud=aws")
+    again = new(checkout, f"--stack={NAME}", "--cloud=aws")
     assert again.returncode == 2
     assert f"{FILE} is there already" in again.stderr
-    assert files(copy) == written
+    assert files(checkout) == written
 
 
 @pytest.mark.slow
-def test_nothing_is_written_where_something_is_wrong(copy: Path) -> None:
-    before = files(copy)
-    done = run(copy, f"--stack={NAME}-too", "--cloud=gcp", "--gpu=nvidia-l5")
+def test_nothing_is_written_where_something_is_wrong(checkout: Path) -> None:
+    before = files(checkout)
+    done = new(checkout, f"--stack={NAME}-too", "--cloud=gcp", "--gpu=nvidia-l5")
     assert done.returncode == 2
     assert "1 problem; nothing was written" in done.stderr
-    assert files(copy) == before
+    assert files(checkout) == before
 
 
 @pytest.mark.parametrize("cloud", PLACES)

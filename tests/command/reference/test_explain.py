@@ -10,7 +10,7 @@ from slipway.command.reference.explain import main
 from slipway.infra.exits import Exit
 from tests.support.checkout import ROOT
 
-ANY_STEP = "pipelines.<name>.steps.<name>"
+POOL, STEP = "clusters.<name>.pools.<name>", "pipelines.<name>.steps.<name>"
 
 
 @pytest.fixture
@@ -22,31 +22,24 @@ def explained(capsys: pytest.CaptureFixture[str]) -> Any:
     return explain
 
 
-@pytest.mark.parametrize("path", ["clusters.pools.spot", "slipway:clusters.dev.pools.train.spot"])
-def test_a_key_has_each_of_its_meanings(explained: Any, path: str) -> None:
-    found = explained(path)
-    assert {entry["path"] for entry in found} == {"clusters.<name>.pools.<name>.spot"}
-    assert [entry["where"] for entry in found] == ["where `cloud: gcp`", "where `cloud: aws`"]
-    assert {(entry["value"], entry["default"], entry["required"]) for entry in found} == {
-        ("boolean", "false", False)
-    }
-
-
 @pytest.mark.parametrize(
-    ("path", "shown", "value"),
+    ("path", "shown", "value", "meanings"),
     [
-        ("steps.run", "steps.<name>.run", "list of words, at least 1"),
-        ("steps.train.run", "steps.<name>.run", "list of words, at least 1"),
-        ("pipelines.steps.gpus", f"{ANY_STEP}.gpus", "whole number, 0 or more"),
-        ("pipelines.mnist.steps.train.gpus", "pipelines.mnist.steps.train.gpus", "whole number, 0 or more"),
-        ("pipelines.steps.places[0].pool", f"{ANY_STEP}.places[].pool", "text"),
-        ("pipelines.schedule.cron", "pipelines.<name>.schedule.cron", "cron"),
-        ("egress.allow.mirror.cidr", "egress.allow.<name>.cidr", "CIDR block"),
+        ("clusters.pools.spot", f"{POOL}.spot", "boolean", 2),
+        ("slipway:clusters.dev.pools.train.spot", f"{POOL}.spot", "boolean", 2),
+        ("steps.train.run", "steps.<name>.run", "list of words, at least 1", 1),
+        ("pipelines.steps.gpus", f"{STEP}.gpus", "whole number, 0 or more", 1),
+        ("pipelines.mnist.steps.train.gpus", "pipelines.mnist.steps.train.gpus", "whole number, 0 or more", 1),
+        ("pipelines.steps.places[0].pool", f"{STEP}.places[].pool", "text", 1),
+        ("egress.allow.mirror.cidr", "egress.allow.<name>.cidr", "CIDR block", 1),
     ],
 )
-def test_what_is_the_same_everywhere_is_said_once(explained: Any, path: str, shown: str, value: str) -> None:
-    (entry,) = explained(path)
-    assert (entry["path"], entry["value"]) == (shown, value)
+def test_a_key_has_each_of_its_meanings_once(
+    explained: Any, path: str, shown: str, value: str, meanings: int
+) -> None:
+    entries = explained(path)
+    assert {(entry["path"], entry["value"]) for entry in entries} == {(shown, value)}
+    assert len({entry["where"] for entry in entries}) == len(entries) == meanings
 
 
 def test_a_section_has_its_keys(explained: Any) -> None:
@@ -57,42 +50,33 @@ def test_a_section_has_its_keys(explained: Any) -> None:
     assert [entry["file"] for entry in explained("")] == ["stack file", "pipeline.yaml"]
 
 
-def test_people_read_the_whole_explanation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("store.soft_delete_days", as_json=False) == Exit.DONE
-    text = capsys.readouterr().out
-    assert [fact for fact in ("kind: gcs", "0 to 90", "default 7", "; 0 off") if fact not in text] == []
-
-
-def test_a_key_that_went_has_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("clusters.pools.image_type", as_json=False) == Exit.REFUSED
-    told = capsys.readouterr().err
-    assert "gcp.container.NodePool" in told
-    assert "`node_config.image_type`" in told
-
-
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "code", "parts"),
     [
-        ("clusters.pool", "clusters.pools"),
-        ("clusters.pools.spott", "clusters.pools.spot"),
-        ("pipelines.mnst", "pipelines.mnist"),
-        ("steps.args", "steps.build.args"),
-        ("clusters.dev.pools.cpu.spt", "clusters.pools.spot"),
+        ("store.soft_delete_days", Exit.DONE, ["kind: gcs", "0 to 90", "default 7", "; 0 off"]),
+        ("clusters.pools.image_type", Exit.REFUSED, ["gcp.container.NodePool", "`node_config.image_type`"]),
+        ("clusters.pool", Exit.REFUSED, ["`clusters.pools`"]),
+        ("clusters.pools.spott", Exit.REFUSED, ["`clusters.pools.spot`"]),
+        ("pipelines.mnst", Exit.REFUSED, ["`pipelines.mnist`"]),
+        ("steps.args", Exit.REFUSED, ["`steps.build.args`"]),
+        ("clusters.dev.pools.cpu.spt", Exit.REFUSED, ["`clusters.pools.spot`"]),
     ],
 )
-def test_what_is_near_is_suggested(capsys: pytest.CaptureFixture[str], path: str, meant: str) -> None:
-    assert main(path, as_json=False) == Exit.REFUSED
-    assert f"`{meant}`" in capsys.readouterr().err
+def test_people_read_what_it_is_or_what_to_write(
+    capsys: pytest.CaptureFixture[str], path: str, code: Exit, parts: list[str]
+) -> None:
+    assert main(path, as_json=False) == code
+    said = "".join(capsys.readouterr())
+    assert [part for part in parts if part not in said] == []
 
 
 def test_every_key_of_the_page_is_explained(explained: Any) -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     sections = re.findall(r"^## `([^`]+)`[^\n]*\n(.*?)(?=^## )", text, flags=re.MULTILINE | re.DOTALL)
-    paths = {
-        f"{'' if section == 'slipway:' else section}.{key}".removeprefix(".")
+    paths = [
+        f"{section}.{key}".removeprefix("slipway:.")
         for section, content in sections
         for key in re.findall(r"^\| `([^`]+)`", content, flags=re.MULTILINE)
-    }
+    ]
     assert len(paths) > 150
-    for path in paths:
-        assert path.replace("[]", "") in {entry["path"].replace("[]", "") for entry in explained(path)}, path
+    assert [path for path in paths if path not in {entry["path"] for entry in explained(path)}] == []

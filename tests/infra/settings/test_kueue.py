@@ -23,8 +23,6 @@ H100 = {
 CASES: list[Any] = [
     wrong(f"{STEPS}.train.priority", "high", "`slipway:kueue: {}`"),
     elsewhere({"kueue": {"install": False, "ready_within": "1h"}}, "kueue.ready_within"),
-    elsewhere({"kueue": {"chart": "/nowhere.tgz"}}, "kueue.chart"),
-    elsewhere({"kueue": {"version": "0.18.0"}}, "kueue.version", "kubernetes.helm.v3.Release"),
     elsewhere({"kueue": {"namespace": "Kueue_System"}}, "kueue.namespace"),
     elsewhere({"kueue": {"local_queue": "mine"}}, "kueue.local_queue", "`install: false`"),
     elsewhere({"kueue": {"install": False, "local_queue": "mine", "preemption": "shares"}}, "kueue.preemption"),

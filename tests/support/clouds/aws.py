@@ -1,6 +1,5 @@
 """Stacks on AWS for tests: settings to vary, and what they declare."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ from slipway.infra.clouds.aws.platforms import platforms
 from slipway.infra.platform import Platform
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.clouds.stacks import declare_once, with_extra_pool
+from tests.support.clouds.stacks import changed_copy, declare_once, with_extra_pool
 from tests.support.recording import Recording
 
 ACCOUNT = "000000000000"
@@ -50,9 +49,7 @@ BASE: dict[str, Any] = {
 
 def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str, Any]:
     """The plain values of a small stack, changed in place by ``change``."""
-    values = copy.deepcopy(BASE)
-    change(values)
-    return values
+    return changed_copy(BASE, change)
 
 
 def logged(values: dict[str, Any]) -> None:

@@ -30,3 +30,13 @@ def assert_nodes_are_as_promised(recording: Recording, cluster: str) -> None:
         assert node.accelerator == pool.accelerator
         others = [nodes[other] for other in nodes if other != name]
         assert not any(pool.selector.items() <= other.labels.items() for other in others)
+
+
+class NoFiles:
+    """A store without any file."""
+
+    def read_text(self, path: str) -> str:
+        raise FileNotFoundError(path)
+
+    def names(self, prefix: str) -> list[str]:  # noqa: ARG002
+        return []

@@ -1,6 +1,5 @@
 """Stacks on Google Cloud for tests: settings to vary, and what they declare."""
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from slipway.infra.clouds.gcp.platforms import platforms
 from slipway.infra.platform import Platform
 from slipway.infra.settings.model import Settings
-from tests.support.clouds.stacks import declare_once, with_extra_pool
+from tests.support.clouds.stacks import changed_copy, declare_once, with_extra_pool
 from tests.support.recording import Recording
 
 PROJECT = "a-project"
@@ -34,9 +33,7 @@ BASE: dict[str, Any] = {
 
 def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str, Any]:
     """The plain values of a small stack, changed in place by ``change``."""
-    values = copy.deepcopy(BASE)
-    change(values)
-    return values
+    return changed_copy(BASE, change)
 
 
 def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:

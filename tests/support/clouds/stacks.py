@@ -1,13 +1,15 @@
 """Small stacks on one cloud, as its package declares them; each once in a test run."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
 
 from slipway.infra.emulator import Emulator
 from slipway.infra.platform import Platform
+from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from tests.support.recording import Recording, record
@@ -60,3 +62,30 @@ def with_extra_pool(base: Mapping[str, Any], pool: Mapping[str, Any], cluster: M
     values["clusters"]["dev"].update(cluster)
     values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
     return load(values)
+
+
+def assert_names_fit(
+    recordings: Sequence[Recording], limits: Mapping[str, tuple[str, int]], alike: Collection[str] = ()
+) -> None:
+    """Names of two stacks' resources are within their limits, and apart, but for those of the types ``alike``."""
+    for token, (key, limit) in limits.items():
+        inputs = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
+        names = [[name if isinstance(name, str) else name["name"] for name in names] for names in inputs]
+        assert all(3 <= len(name) <= limit for stack_names in names for name in stack_names), names
+        assert token in alike or (len({*names[0]}) == len(names[0]) and {*names[0]}.isdisjoint(names[1]))
+
+
+def changed_copy(base: Mapping[str, Any], change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    values = copy.deepcopy(dict(base))
+    change(values)
+    return values
+
+
+class WithApps(Settings):
+    """Settings whose request has an app that reads the store, and one that writes."""
+
+    @property
+    def request(self) -> Request:
+        reads = AppAccess("mnist-serving", "cpu", "mnist-serving")
+        writes = AppAccess("mnist-notebook", "cpu", "mnist-notebook", "mnist/notebook")
+        return replace(super().request, apps=(reads, writes))

@@ -31,6 +31,7 @@ from tests.support.clouds.aws import (
     raw,
     with_pool,
 )
+from tests.support.clouds.stacks import assert_names_fit
 from tests.support.recording import Recording, is_unknown, secret_inputs
 
 pytestmark = pytest.mark.slow
@@ -354,12 +355,7 @@ def test_names_fit_awss_limits_and_stay_apart() -> None:
         "aws:ec2/placementGroup:PlacementGroup": ("name", 255),
         VOLUME: ("metadata", 63),
     }
-    for token, (key, limit) in limits.items():
-        result = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
-        names = [[name if isinstance(name, str) else name["name"] for name in names] for names in result]
-        assert all(3 <= len(name) <= limit for stack_names in names for name in stack_names), names
-        assert len(set(names[0])) == len(names[0])
-        assert set(names[0]).isdisjoint(names[1])
+    assert_names_fit(recordings, limits)
 
 
 def test_a_stack_name_may_have_characters_that_aws_has_not() -> None:

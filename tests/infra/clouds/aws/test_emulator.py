@@ -9,7 +9,7 @@ from slipway.infra.clouds.aws.emulator import Emulator as AwsEmulator
 from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
 from slipway.infra.platform import Node
 from tests.support.clouds.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
-from tests.support.clouds.emulation import assert_nodes_are_as_promised, nodes_of
+from tests.support.clouds.emulation import NoFiles, assert_nodes_are_as_promised, nodes_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "cpu": {"instance_type": "m6i.2xlarge", "nodes": {"count": 2}, "labels": {"role": "cpu"}},
@@ -99,14 +99,6 @@ def test_what_it_makes_up_is_well_formed_and_clearly_fake() -> None:
     assert pem.startswith("-----BEGIN CERTIFICATE-----\n")
     assert pem.endswith("-----END CERTIFICATE-----\n")
     assert ".eks.amazonaws.com.invalid" in recording.exports["dev-kubeconfig"]
-
-
-class NoFiles:
-    def read_text(self, path: str) -> str:
-        raise FileNotFoundError(path)
-
-    def names(self, prefix: str) -> list[str]:  # noqa: ARG002
-        return []
 
 
 def test_nobody_else_is_asked_for() -> None:

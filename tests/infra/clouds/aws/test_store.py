@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -12,7 +11,6 @@ import pytest
 from slipway.infra.platform import POD_USER, Platform
 from slipway.infra.review.stack import Resource
 from slipway.infra.schema.problems import SettingsError
-from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from tests.support.clouds.aws import (
@@ -29,6 +27,7 @@ from tests.support.clouds.aws import (
     raw,
     with_store,
 )
+from tests.support.clouds.stacks import WithApps
 from tests.support.recording import Recording
 
 SYNC = "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration"
@@ -187,14 +186,7 @@ def test_the_jobs_identity_reaches_the_stores_objects_and_nothing_else() -> None
 
 @pytest.mark.slow
 def test_an_app_reads_the_stores_objects_and_writes_its_own_folder_alone() -> None:
-    class Asked(Settings):
-        @property
-        def request(self) -> Request:
-            reads = AppAccess("mnist-serving", "cpu", "mnist-serving")
-            writes = AppAccess("mnist-notebook", "cpu", "mnist-notebook", "mnist/notebook")
-            return replace(super().request, apps=(reads, writes))
-
-    recording = declare(Asked.model_validate(s3().model_dump()), then=lambda _: None)
+    recording = declare(WithApps.model_validate(s3().model_dump()), then=lambda _: None)
     bucket = f"arn:aws:s3:::slipway-test-{ACCOUNT}-us-east-1"
     reading = {"s3:GetObject": [f"{bucket}/store/*"], "s3:ListBucket": [bucket]}
     assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-serving")), "") == reading

@@ -104,28 +104,22 @@ def test_no_token_reaches_the_engine(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_missing_is_said_but_stops_no_preview(
-    tmp_path: Path, change: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, change: dict[str, Any], words: str, warnings: list[str]
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
     given = settings(tmp_path, **change)
     recording = declared(given, preview=True)
     assert recording.one("pulumi:providers:kubernetes", "here")
-    assert len(said) == 1
-    assert words in said[0]
-    assert "slipway:clusters.here" in said[0]
+    assert len(warnings) == 1
+    assert words in warnings[0]
+    assert "slipway:clusters.here" in warnings[0]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "not: a kubeconfig", "contexts: null"])
-def test_a_file_that_is_no_kubeconfig_stops_no_preview(
-    tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
+def test_a_file_that_is_no_kubeconfig_stops_no_preview(tmp_path: Path, content: str, warnings: list[str]) -> None:
     given = settings(tmp_path)
     (tmp_path / "kubeconfig").write_text(content, encoding="utf-8")
     declared(given, preview=True)
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def test_by_default_nothing_but_the_provider_is_declared(tmp_path: Path) -> None:

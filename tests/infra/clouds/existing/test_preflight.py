@@ -73,18 +73,6 @@ def settings(kubeconfig: Path, changes: Mapping[str, Any] | None = None) -> Sett
     return load(values(kubeconfig, changes))
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    return tmp_path / "kubeconfig"
-
-
-@pytest.fixture
-def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
-    return said
-
-
 def examined(
     kubeconfig: Path, nodes: Sequence[Mapping[str, Any]], changes: Mapping[str, Any] | None = None
 ) -> list[Problem]:

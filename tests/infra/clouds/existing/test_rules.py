@@ -102,8 +102,6 @@ STORES: list[Any] = [
     elsewhere({**NOTHING_ELSE, "store": NFS}, "store.kind", "`access: namespace`", "storage_class"),
 ]
 CLUSTERS: list[Any] = [
-    wrong(f"{HERE}.device_plugin.chart", "oci://x/y", "kubernetes.helm.v3.Release", "`chart`"),
-    wrong(f"{HERE}.device_plugin.version", "0.19.0", "kubernetes.helm.v3.Release", "`version`"),
     elsewhere({f"{HERE}.pools.gpu": GONE}, f"{HERE}.device_plugin.declare"),
     elsewhere(
         {f"{HERE}.device_plugin": GONE, f"{GPU}.gpu_sharing": {"clients": 4}},

@@ -8,6 +8,7 @@ import pytest
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from tests.support.clouds.gcp import BUCKET, CLUSTER, NODE_POOL, declare, raw
+from tests.support.clouds.stacks import assert_names_fit
 from tests.support.recording import Recording, is_unknown, secret_inputs
 
 
@@ -245,12 +246,7 @@ def test_names_fit_google_clouds_limits_and_stay_apart() -> None:
         "gcp:compute/routerNat:RouterNat": ("name", 63),
         "gcp:serviceaccount/account:Account": ("accountId", 30),
     }
-    for token, (key, limit) in limits.items():
-        names = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
-        assert all(3 <= len(name) <= limit for stack_names in names for name in stack_names), names
-        assert len(set(names[0])) == len(names[0]) or token == NODE_POOL
-        if token != NODE_POOL:
-            assert set(names[0]).isdisjoint(names[1])
+    assert_names_fit(recordings, limits, alike={NODE_POOL})
 
 
 def test_a_stack_name_may_have_characters_that_google_cloud_has_not() -> None:

@@ -8,7 +8,7 @@ import pytest
 from slipway.infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from slipway.infra.emulator import EMULATED_CA_CERTIFICATE
 from slipway.infra.settings.loading import load
-from tests.support.clouds.emulation import assert_nodes_are_as_promised, nodes_of
+from tests.support.clouds.emulation import NoFiles, assert_nodes_are_as_promised, nodes_of
 from tests.support.clouds.gcp import NODE_POOL, declare, raw, with_pool
 
 H100 = {
@@ -98,14 +98,6 @@ def test_what_it_makes_up_is_well_formed_and_clearly_fake() -> None:
     assert pem.startswith("-----BEGIN CERTIFICATE-----\n")
     assert pem.endswith("-----END CERTIFICATE-----\n")
     assert ".gke.goog.invalid" in recording.exports["dev-kubeconfig"]
-
-
-class NoFiles:
-    def read_text(self, path: str) -> str:
-        raise FileNotFoundError(path)
-
-    def names(self, prefix: str) -> list[str]:  # noqa: ARG002
-        return []
 
 
 def test_a_missing_object_is_missing() -> None:

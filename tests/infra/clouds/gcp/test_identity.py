@@ -1,7 +1,6 @@
 """Who may use the bucket, and what becomes of what is in it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -10,11 +9,11 @@ import pytest
 
 from slipway.infra.clouds.gcp.store import MOUNT_OPTIONS, TEMPORARY_SUFFIX
 from slipway.infra.platform import POD_USER, Platform
-from slipway.infra.schema.request import AppAccess, Request
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from slipway.runtime import store as workload_store
 from tests.support.clouds.gcp import BUCKET, CLUSTER, declare, raw
+from tests.support.clouds.stacks import WithApps
 from tests.support.recording import Recording, is_unknown
 
 BUCKET_GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
@@ -211,15 +210,7 @@ def test_two_clusters_share_the_bucket_and_the_identity() -> None:
 
 def with_apps(**store: Any) -> Settings:
     """A stack whose request has an app that reads the store, and one that writes."""
-
-    class Asked(Settings):
-        @property
-        def request(self) -> Request:
-            reads = AppAccess("mnist-serving", "cpu", "mnist-serving")
-            writes = AppAccess("mnist-notebook", "cpu", "mnist-notebook", "mnist/notebook")
-            return replace(super().request, apps=(reads, writes))
-
-    return Asked.model_validate(changed(**store).model_dump())
+    return WithApps.model_validate(changed(**store).model_dump())
 
 
 def test_an_app_reads_the_bucket_and_writes_its_own_folder_alone() -> None:

@@ -173,10 +173,7 @@ def test_a_gpu_pool_takes_any_zone_with_capacity_and_a_cpu_pool_spreads() -> Non
     scaled = {"nodes": {"total_max": 3}}
     policies = [
         declared(pool)["autoscaling"]["locationPolicy"]
-        for pool in (
-            {**T4, **scaled},
-            {"machine_type": "e2-standard-4", **scaled},
-        )
+        for pool in ({**T4, **scaled}, {"machine_type": "e2-standard-4", **scaled})
     ]
     assert policies == ["ANY", "BALANCED"]
 

@@ -105,28 +105,12 @@ TRAIN = {
             },
             "pipelines.mnist.steps.train.pool": "t4",
         },
-    ],
-    ids=["spot", "rename"],
-)
-def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
-    matching = of_dev(changes)
-    [ended] = [
-        finding
-        for finding in matching
-        if (finding.policy, finding.name.split()[0]) == ("ends-running-pods", "dev-train")
-    ]
-    assert "mnist-train" in ended.reason
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
         {"clusters.dev.pools.train.zones": ["us-central1-b"]},
         {"clusters.dev.pools.train.machine_type": "n1-standard-8"},
     ],
-    ids=["zones", "machine-type"],
+    ids=["spot", "rename", "zones", "machine-type"],
 )
-def test_a_pool_whose_nodes_go_without_it_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
+def test_a_pool_that_goes_or_whose_nodes_go_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
     matching = of_dev(changes)
     [ended] = [
         finding

@@ -54,18 +54,6 @@ def declared(kubeconfig: str, *, preview: bool = False) -> Recording:
     return record(program, {}, preview=preview, run_hooks=True)
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    return tmp_path / "kubeconfig"
-
-
-@pytest.fixture
-def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
-    return said
-
-
 def test_every_object_says_which_stack_it_is_of(kubeconfig: Path) -> None:
     with serving(kubeconfig):
         recording = declared(str(kubeconfig))

@@ -163,24 +163,20 @@ def test_variants_with_workers_wait_for_room_for_all_of_them(tmp_path: Path) -> 
     assert steps["days-1"] in steps["days-2"].after
 
 
-def test_more_workers_than_the_pool_has_room_for_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
+def test_more_workers_than_the_pool_has_room_for_are_said(folder: Path, warnings: list[str]) -> None:
     placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 9}})
-    (warning,) = said
+    (warning,) = warnings
     assert warning.startswith("slipway:pipelines.days.steps.days.workers: ")
     assert "1 of 9" in warning
     placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 1}})
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
-def test_services_take_room_that_steps_lack(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("pulumi.log.warn", said.append)
+def test_services_take_room_that_steps_lack(folder: Path, warnings: list[str]) -> None:
     services = {f"services.{name}": {"pool": "cpu", "cpu": "2"} for name in ("queue", "feature-cache")}
     steps = placed(folder, {**services, "steps.prepare": {"pool": "cpu", "cpu": "2"}, "steps.days.workers": 2})
     assert steps["prepare"].resources.cpu == 2000
-    (warning,) = said
+    (warning,) = warnings
     assert warning.startswith("slipway:pipelines.days.steps.prepare.pool: ")
     assert "days-queue, days-feature-cache" in warning
 
