@@ -78,7 +78,11 @@ NEXT = """
 
 def page() -> str:
     """The whole page."""
-    return HEAD + describe("pipeline.yaml", PipelineFile, {AppKind: ("Keys of an app of any kind", "")}) + NEXT
+    return (
+        HEAD
+        + describe("pipeline.yaml", PipelineFile, {AppKind: ("Keys of an app of any kind", "apps.<name>")})
+        + NEXT
+    )
 
 
 def schema() -> str:

@@ -6,9 +6,8 @@ python -m slipway.command.reference.settings --check    # exit 1 where it is out
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -102,47 +101,19 @@ def page() -> str:
 
 def describe(name: str, top: type[BaseModel], shared: Mapping[type[BaseModel], tuple[str, str]]) -> str:
     """The keys of a file: each model once, under all its places, and those in ``shared`` at the end."""
-    titles = {model: title for model, (title, _) in shared.items()}
+    tables = _Tables({model: title for model, (title, _) in shared.items()}, top)
     places: dict[type[BaseModel], list[Section]] = {}
     for root in (Section("", "", top), *(Section(path, "", model) for model, (_, path) in shared.items())):
         for section in root.below():
-            if section.model not in titles and section not in places.setdefault(section.model, []):
+            inline = tables.is_inline(section.model) and "." in section.path.removesuffix(".<name>")
+            if not inline and section.model not in shared and section not in places.setdefault(section.model, []):
                 places[section.model].append(section)
-    tables = _Tables(titles, {*_inline([top, *shared, *places], top, titles)})
-    headings = {top: f"`{name}`", **{model: _heading(sections) for model, sections in places.items()}, **titles}
+    headings = {
+        top: f"`{name}`",
+        **{model: _heading(sections) for model, sections in places.items()},
+        **tables.shared,
+    }
     return "".join(tables.describe(model, heading) for model, heading in headings.items())
-
-
-def _inline(
-    models: Iterable[type[BaseModel]], top: type[BaseModel], shared: Collection[type[BaseModel]]
-) -> Iterator[type[BaseModel]]:
-    """The models with few keys that only one key has as its value: their keys stand in the table of that one."""
-    holders: dict[type[BaseModel], set[tuple[type[BaseModel], str]]] = {}
-    unions: set[type[BaseModel]] = set()
-    for model in models:
-        for name, field in keys_of(model):
-            inner = [held for _, held in models_in(field.annotation)]
-            for held in inner:
-                holders.setdefault(held, set()).add((_declaring(model, name), name))
-            unions.update(inner if len(inner) > 1 else ())
-
-    def is_inline(model: type[BaseModel]) -> bool:
-        alone = len(holders.get(model, ())) == 1 and all(holder is not top for holder, _ in holders[model])
-        return alone and model not in unions and model not in shared and size(model) <= MOST_INLINE
-
-    @cache
-    def size(model: type[BaseModel]) -> int:
-        inner = [held for _, field in keys_of(model) for _, held in models_in(field.annotation)]
-        return len(list(keys_of(model))) + sum(size(held) for held in inner if is_inline(held))
-
-    yield from filter(is_inline, holders)
-
-
-def _declaring(model: type[BaseModel], name: str) -> type[BaseModel]:
-    """The class of which ``model`` has the key ``name``: the farthest base that has it with the same type."""
-    annotation = model.model_fields[name].annotation
-    bases = [base for base in model.__mro__ if issubclass(base, BaseModel) and name in base.model_fields]
-    return [base for base in bases if base.model_fields[name].annotation == annotation][-1]
 
 
 def _heading(sections: Sequence[Section]) -> str:
@@ -154,15 +125,23 @@ def _heading(sections: Sequence[Section]) -> str:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Tables of keys: ``shared`` models are linked by their titles, and ``inline`` ones have none of their own."""
+    """Tables of keys: ``shared`` models are linked by their titles. Those with few keys stand in the table around
+    them, but not in that of ``top``."""
 
     shared: Mapping[type[BaseModel], str]
-    inline: Collection[type[BaseModel]]
+    top: type[BaseModel]
+
+    def is_inline(self, model: type[BaseModel]) -> bool:
+        """Whether the keys of a model stand in the table of the section that has it."""
+        return model not in self.shared and self._size(model) <= MOST_INLINE
+
+    def _size(self, model: type[BaseModel]) -> int:
+        fields = [field for _, field in keys_of(model)]
+        inner = [held for field in fields for _, held in models_in(field.annotation)]
+        return len(fields) + sum(self._size(held) for held in inner if self.is_inline(held))
 
     def describe(self, model: type[BaseModel], heading: str) -> str:
         """A table of the keys that a model does not share with the one that it extends."""
-        if model in self.inline:
-            return ""
         base = next((base for base in model.__mro__[1:] if base in self.shared), None)
         words = f"\nIt has the {self._link(base)}.\n" if base else ""
         known = dict(keys_of(base)) if base else {}
@@ -180,8 +159,9 @@ class _Tables:
             if name in known and field.is_required() == known[name].is_required():
                 continue
             yield self._row(prefix + name, field)
-            for suffix, held in models_in(field.annotation):
-                if held in self.inline:
+            inner = [] if model is self.top else [*models_in(field.annotation)]
+            for suffix, held in inner:
+                if len(inner) == 1 and self.is_inline(held):
                     yield from self._rows(held, f"{prefix}{name}{suffix}.", {})
 
     def _row(self, name: str, field: FieldInfo) -> str:

@@ -83,8 +83,8 @@ class Usage:
     """
 
     port: int
-    idle_below: int
-    idle_share: int
+    idle_below: int = 5
+    idle_share: int = 30
     only_gpus: bool = False
     limited: bool = False
 
@@ -95,7 +95,7 @@ class Usage:
         return not self.only_gpus or bool(step.pool.accelerator and step.uses_store)
 
 
-UNASKED = Usage(port=0, idle_below=5, idle_share=30, only_gpus=True)
+UNASKED = Usage(port=0, only_gpus=True)
 """How steps are measured where the stack file has nothing about it: what a GPU's time was paid for is to be known
 of every step."""
 

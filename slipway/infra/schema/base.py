@@ -212,8 +212,8 @@ class PoolSettings(Model, ABC):
     """A node pool of any cluster, as far as the steps that ask for it are concerned."""
 
     if TYPE_CHECKING:
-        accelerator: Any
-        gpus: Any
+        accelerator: Any = None
+        gpus: Any = None
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]]
     """Its keys that decide what one of its nodes leaves to pods, by the field of

@@ -218,20 +218,6 @@ class KueueSettings(Model):
 MOST_PORT = 65535
 
 
-class IdleSettings(Model):
-    """When a GPU that a Job holds counts as idle, and for how much of its time before people are told."""
-
-    below: Int = Field(
-        default=5, ge=0, le=100, description="A GPU that is busy for fewer percent of a sample counts as idle."
-    )
-    share: Int = Field(
-        default=30,
-        ge=1,
-        le=100,
-        description="Percent of the Job's time that its GPUs may be idle before that is said with what it cost.",
-    )
-
-
 _INSTALL = Removed(f"install Prometheus and its exporters yourself; {page('metrics.md')} says how")
 
 
@@ -260,14 +246,16 @@ class MetricsSettings(Model):
     are there.
     """
 
-    removed: ClassVar[Mapping[str, Removed]] = dict.fromkeys(("dashboards", "gpus"), _INSTALL)
+    removed: ClassVar[Mapping[str, Removed]] = {
+        **dict.fromkeys(("dashboards", "gpus"), _INSTALL),
+        "idle": Removed("remove it: below 5 % of a sample a GPU is idle, and 30 % of idle time are told"),
+    }
 
     usage: bool = Field(
         default=True,
         description="Measure beside each step's program what it uses of CPU, memory and GPUs, and keep it in the "
         "store with its results.",
     )
-    idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
     collect: bool = Field(
         default=True,
         description="Have metrics read, by the cloud's own service or else by `prometheus`. Only that reader may "

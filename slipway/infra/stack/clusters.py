@@ -205,9 +205,7 @@ def _measure(settings: Settings, platform: Platform) -> Measured | None:
     collector, prometheus = platform.collector if metrics.collect else None, metrics.prometheus
     if metrics.collect and prometheus and not collector:
         collector = Collector(OPERATOR_API, prometheus.namespace, prometheus.pod_labels, prometheus.labels)
-    usage = (
-        Usage(metrics.port if collector else 0, metrics.idle.below, metrics.idle.share) if metrics.usage else None
-    )
+    usage = Usage(metrics.port if collector else 0) if metrics.usage else None
     return Measured(collector, seconds(metrics.interval), usage)
 
 

@@ -15,10 +15,6 @@ CLUSTER = "clusters.dev"
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
     (
-        "an accelerator and a number that are right",
-        {f"{TRAIN}.accelerator": "nvidia-tesla-t4", f"{TRAIN}.gpus": 1},
-    ),
-    (
         "zones by name, of which the catalogue knows nothing",
         {f"{CLUSTER}.zones": ["ap-south-1a", "ap-south-1b"]},
     ),
@@ -96,19 +92,11 @@ def test_a_pool_needs_no_accelerator_to_have_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "accelerator", "gpu_type"),
-    [
-        ("g4dn.xlargee", None, "nvidia-tesla-t4"),
-        ("m7i.xlargee", None, None),
-        ("zz", "nvidia-b200", "nvidia-b200"),
-        ("zz", None, None),
-    ],
+    ("name", "gpu_type"), [("g4dn.xlargee", "nvidia-tesla-t4"), ("m7i.xlargee", None), ("zz", None)]
 )
-def test_a_misspelt_instance_type_is_judged_as_what_was_meant(
-    name: str, accelerator: str | None, gpu_type: str | None
-) -> None:
+def test_a_misspelt_instance_type_is_judged_as_what_was_meant(name: str, gpu_type: str | None) -> None:
     """So that the one mistake is not reported a second time, as a step without a GPU."""
-    pool = AwsPool(instance_type=name, accelerator=accelerator)
+    pool = AwsPool(instance_type=name)
     assert (pool.gpu_type, pool.node()) == (gpu_type, None)
 
 

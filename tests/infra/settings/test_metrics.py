@@ -23,7 +23,6 @@ CASES: list[Any] = [
     elsewhere({"metrics": {"collect": False, "prometheus": READ}}, PROMETHEUS, "`collect`"),
     elsewhere({"metrics": {"prometheus": READ}}, PROMETHEUS, "collects", "remove it"),
     elsewhere({"metrics": {"gpus": {"install": False}}}, "metrics.gpus", "docs/metrics.md"),
-    elsewhere({"metrics": {"idle": {"share": 0}}}, "metrics.idle.share"),
 ]
 
 ELSEWHERE: list[Any] = [
@@ -53,7 +52,7 @@ def test_where_the_cloud_collects_nothing_prometheus_has_to_fit(refusal: Refusal
         {"usage": False, "prometheus": READ},
         {"usage": False, "collect": False},
         {"collect": False},
-        {"prometheus": {**READ, "labels": {"release": "mine"}}, "idle": {"below": 10, "share": 50}},
+        {"prometheus": {**READ, "labels": {"release": "mine"}}},
         {"prometheus": READ, "interval": "15s"},
     ],
 )

@@ -55,7 +55,7 @@ def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
         region=region,
         bucket=bucket_name(store.bucket, args.account, region),
         force_destroy=not args.protect,
-        tags=named(args.cluster.tags, name),
+        tags=named(name),
         opts=pulumi.ResourceOptions(protect=args.protect),
     )
     child = pulumi.ResourceOptions(parent=bucket)

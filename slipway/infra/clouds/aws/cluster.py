@@ -114,7 +114,6 @@ def system_identity(
         region=args.cluster.region,
         namespace=SYSTEM,
         service_account=service_account,
-        tags=args.cluster.tags,
         managed=managed,
         statements=statements,
     )
@@ -139,7 +138,7 @@ def _addon(
         # What the add-on brings is what is declared here; nobody's edits in the cluster stand against it.
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
-        tags=named(args.cluster.tags, f"{name}-{addon}"),
+        tags=named(f"{name}-{addon}"),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=after),
     )
 
@@ -281,7 +280,6 @@ class EksCluster(pulumi.ComponentResource):
             RoleArgs(
                 description=f"Nodes of {self.eks_name}",
                 trust=trust("ec2.amazonaws.com"),
-                tags=cluster.tags,
                 managed=NODE_POLICIES,
             ),
             pulumi.ResourceOptions(parent=self),
@@ -302,7 +300,7 @@ class EksCluster(pulumi.ComponentResource):
                 region=self._region,
                 cluster_name=self.cluster.name,
                 principal_arn=principal,
-                tags=named(cluster.tags, name),
+                tags=named(name),
                 opts=earlier,
             )
             aws.eks.AccessPolicyAssociation(
@@ -325,7 +323,7 @@ class EksCluster(pulumi.ComponentResource):
             # The name that EKS writes to. Made here, so that it has a retention and goes with the cluster.
             name=f"/aws/eks/{self.eks_name}/cluster",
             retention_in_days=LOG_DAYS,
-            tags=named(cluster.tags, self.eks_name),
+            tags=named(self.eks_name),
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         return aws.eks.Cluster(
@@ -349,7 +347,7 @@ class EksCluster(pulumi.ComponentResource):
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             # Every add-on is declared, at a version; EKS would otherwise install its own, of none.
             bootstrap_self_managed_addons=False,
-            tags=named(cluster.tags, self.eks_name),
+            tags=named(self.eks_name),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=args.protect,
@@ -372,7 +370,7 @@ class EksCluster(pulumi.ComponentResource):
             description=f"Secrets of the EKS cluster {self.eks_name}",
             enable_key_rotation=True,
             deletion_window_in_days=KEY_DELETION_DAYS,
-            tags=named(args.cluster.tags, self.eks_name),
+            tags=named(self.eks_name),
             # Without the key, the Secrets of a cluster are lost for good.
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         ).arn
@@ -385,7 +383,6 @@ class EksCluster(pulumi.ComponentResource):
             RoleArgs(
                 description=f"Control plane of {self.eks_name}",
                 trust=trust("eks.amazonaws.com"),
-                tags=cluster.tags,
                 managed=["AmazonEKSClusterPolicy"],
                 statements=[allow(["kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:ListGrants"], keys)],
             ),

@@ -54,6 +54,10 @@ class Blocks:
     public: Sequence[str]
 
 
+def _named(*parts: str) -> dict[str, str]:
+    return named(resource_name(NAME_LIMIT, *parts))
+
+
 class Network(pulumi.ComponentResource):
     """The VPC. Subnets are by zone; ``ready`` is what a node needs to reach anything outside."""
 
@@ -68,7 +72,6 @@ class Network(pulumi.ComponentResource):
         cluster = args.cluster
         self._name = name
         self._region = cluster.region
-        self._tags = cluster.tags
         self._child = pulumi.ResourceOptions(parent=self)
         self.vpc = aws.ec2.Vpc(
             name,
@@ -77,7 +80,7 @@ class Network(pulumi.ComponentResource):
             # Both for the names of the cluster's private endpoint and of mount targets.
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            tags=self._tags_named(),
+            tags=_named(),
             opts=self._child,
         )
         aws.ec2.DefaultSecurityGroup(
@@ -87,7 +90,7 @@ class Network(pulumi.ComponentResource):
             # No rules: what names no group of its own reaches nothing.
             ingress=[],
             egress=[],
-            tags=self._tags_named("default"),
+            tags=_named("default"),
             opts=self._child,
         )
         blocks = subnet_blocks(cluster.network.vpc_cidr, len(cluster.zones))
@@ -104,14 +107,11 @@ class Network(pulumi.ComponentResource):
             service_name=f"com.amazonaws.{cluster.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in tables],
-            tags=self._tags_named("s3"),
+            tags=_named("s3"),
             opts=self._child,
         )
         self.ready = [*out, *routes, endpoint]
         self.register_outputs({"vpc": self.vpc.id})
-
-    def _tags_named(self, *parts: str) -> dict[str, str]:
-        return named(self._tags, resource_name(NAME_LIMIT, *parts))
 
     def _subnets(
         self, kind: str, zones: Sequence[str], blocks: Sequence[str], cluster_name: str
@@ -128,7 +128,7 @@ class Network(pulumi.ComponentResource):
                 # Only NAT gateways are in public subnets, and they bring their own addresses.
                 map_public_ip_on_launch=False,
                 tags={
-                    **self._tags_named(kind, zone),
+                    **_named(kind, zone),
                     LOAD_BALANCERS[kind]: "1",
                     f"kubernetes.io/cluster/{cluster_name}": "shared",
                 },
@@ -140,7 +140,7 @@ class Network(pulumi.ComponentResource):
     def _way_out(self) -> list[pulumi.Resource]:
         """The Internet gateway, and the public subnets' routes to it."""
         gateway = aws.ec2.InternetGateway(
-            self._name, region=self._region, vpc_id=self.vpc.id, tags=self._tags_named(), opts=self._child
+            self._name, region=self._region, vpc_id=self.vpc.id, tags=_named(), opts=self._child
         )
         table, made = self._table(
             "public", {f"{self._name}-public-{zone}": net for zone, net in self.public.items()}
@@ -162,7 +162,7 @@ class Network(pulumi.ComponentResource):
                 f"{self._name}-{zone}",
                 region=self._region,
                 domain="vpc",
-                tags=self._tags_named(zone),
+                tags=_named(zone),
                 opts=self._child,
             )
             made[zone] = aws.ec2.NatGateway(
@@ -170,7 +170,7 @@ class Network(pulumi.ComponentResource):
                 region=self._region,
                 subnet_id=self.public[zone].id,
                 allocation_id=address.id,
-                tags=self._tags_named(zone),
+                tags=_named(zone),
                 # Its address cannot be taken from it while the Internet gateway is gone: it goes first.
                 opts=pulumi.ResourceOptions(parent=self, depends_on=out),
             )
@@ -202,7 +202,7 @@ class Network(pulumi.ComponentResource):
             f"{self._name}-{name}",
             region=self._region,
             vpc_id=self.vpc.id,
-            tags=self._tags_named(name),
+            tags=_named(name),
             opts=self._child,
         )
         associations: list[pulumi.Resource] = [
@@ -276,7 +276,7 @@ def flow_logs(name: str, args: FlowLogsArgs, parent: pulumi.Resource) -> None:
         region=region,
         name=called,
         retention_in_days=LOG_DAYS,
-        tags=named(cluster.tags, called),
+        tags=named(called),
         opts=pulumi.ResourceOptions(parent=parent, protect=args.protect),
     )
     writer = role(
@@ -292,7 +292,6 @@ def flow_logs(name: str, args: FlowLogsArgs, parent: pulumi.Resource) -> None:
                     },
                 },
             ),
-            tags=cluster.tags,
             statements=[
                 allow(
                     ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
@@ -314,7 +313,7 @@ def flow_logs(name: str, args: FlowLogsArgs, parent: pulumi.Resource) -> None:
         log_destination_type="cloud-watch-logs",
         log_destination=group.arn,
         max_aggregation_interval=600,
-        tags=named(cluster.tags, called),
+        tags=named(called),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=writer.grants),
     )
 
@@ -331,7 +330,7 @@ def access_logs(name: str, args: AccessLogsArgs) -> None:
         region=region,
         bucket=log_bucket_name(args.account, region),
         force_destroy=not args.protect,
-        tags=named(args.cluster.tags, f"{name}-logs"),
+        tags=named(f"{name}-logs"),
         opts=pulumi.ResourceOptions(protect=args.protect),
     )
     private, _ = no_public_access(f"{name}-logs", logs, region)

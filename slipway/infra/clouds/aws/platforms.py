@@ -115,7 +115,7 @@ def registry(images: aws.ecr.Repository, args: BuildsArgs) -> Registry:
         image_tag_mutability="MUTABLE",
         encryption_configurations=[aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")],
         force_delete=True,
-        tags=named(args.cluster.tags, name),
+        tags=named(name),
         opts=pulumi.ResourceOptions(delete_before_replace=True),
     )
     _without_untagged("image-cache", args.cluster, cache)
@@ -170,7 +170,7 @@ def image_repository(name: str, cluster: AwsCluster, protect: bool) -> aws.ecr.R
         image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
         encryption_configurations=[aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")],
         force_delete=not protect,
-        tags=named(cluster.tags, resource_name(REPOSITORY_LIMIT)),
+        tags=named(resource_name(REPOSITORY_LIMIT)),
         opts=pulumi.ResourceOptions(protect=protect, delete_before_replace=True),
     )
     _without_untagged(name, cluster, repository)
@@ -249,7 +249,6 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         region=declared.region,
         namespace=request.namespace,
         service_account=request.service_account,
-        tags=declared.tags,
         statements=store.statements,
     )
     run = pod_identity("run", stacks) if store.statements else None

@@ -156,7 +156,7 @@ def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Re
             # Takes the old node away first: a spare GPU is rarely to be had, and no update would ever start.
             update_strategy="MINIMAL" if pool.has_gpus else "DEFAULT",
         ),
-        tags=named({**cluster.tags, **pool.tags}, name),
+        tags={**pool.tags, **named(name)},
         opts=pulumi.ResourceOptions(
             parent=parent,
             depends_on=args.after,
@@ -173,7 +173,7 @@ def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Re
 def launch_template(name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> aws.ec2.LaunchTemplate:
     """The machines of the pool. EKS adds the image, the cluster's security group and how a node joins."""
     cluster, pool = args.cluster, args.pool
-    tags = named({**cluster.tags, **pool.tags}, name)
+    tags = {**pool.tags, **named(name)}
     return aws.ec2.LaunchTemplate(
         name,
         region=cluster.region,
@@ -276,7 +276,7 @@ def _efa_security_group(name: str, args: NodeGroupArgs, parent: pulumi.Resource)
     Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html, step 1, 2026-11-20.
     """
     region = args.cluster.region
-    tags = named({**args.cluster.tags, **args.pool.tags}, f"{name}-efa")
+    tags = {**args.pool.tags, **named(f"{name}-efa")}
     group = aws.ec2.SecurityGroup(
         f"{name}-efa",
         region=region,
@@ -317,7 +317,7 @@ def _placement(
         region=args.cluster.region,
         name=resource_name(GROUP_LIMIT, name),
         strategy="cluster",
-        tags=named({**args.cluster.tags, **args.pool.tags}, name),
+        tags={**args.pool.tags, **named(name)},
         opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
     )
     return aws.ec2.LaunchTemplatePlacementArgs(group_name=group.name)

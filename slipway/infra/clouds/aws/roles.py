@@ -93,12 +93,9 @@ def log_bucket_name(account: pulumi.Input[str], region: str) -> pulumi.Output[st
     )
 
 
-def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
-    """``tags`` and the one that the console shows as a resource's name.
-
-    So a resource always has one: a refresh would find that AWS knows of no empty set of tags.
-    """
-    return {**tags, "Name": name}
+def named(name: str) -> dict[str, str]:
+    """The tag that the console shows as a resource's name: a refresh would find no empty set of tags."""
+    return {"Name": name}
 
 
 POD_IDENTITY_SERVICE = "pods.eks.amazonaws.com"
@@ -118,7 +115,6 @@ class RoleArgs:
 
     description: str
     trust: Statement
-    tags: Mapping[str, str]
     managed: Sequence[str] = ()
     statements: Sequence[Statement] = ()
 
@@ -135,7 +131,6 @@ class PodIdentityArgs:
     region: str
     namespace: str
     service_account: str
-    tags: Mapping[str, str]
     managed: Sequence[str] = ()
     statements: Sequence[Statement] = ()
 
@@ -156,7 +151,7 @@ def role(name: str, args: RoleArgs, opts: pulumi.ResourceOptions | None = None) 
         name=full_name,
         description=args.description,
         assume_role_policy=document(args.trust),
-        tags=named(args.tags, full_name),
+        tags=named(full_name),
         opts=opts,
     )
     below = pulumi.ResourceOptions(parent=made)
@@ -197,7 +192,6 @@ def pod_identity(name: str, args: PodIdentityArgs, opts: pulumi.ResourceOptions 
         RoleArgs(
             description=f"Pods of {args.namespace}/{args.service_account} in {args.cluster_name}",
             trust=trust(POD_IDENTITY_SERVICE, {"StringEquals": pods}, ("sts:AssumeRole", "sts:TagSession")),
-            tags=args.tags,
             managed=args.managed,
             statements=args.statements,
         ),
@@ -210,7 +204,7 @@ def pod_identity(name: str, args: PodIdentityArgs, opts: pulumi.ResourceOptions 
         namespace=args.namespace,
         service_account=args.service_account,
         role_arn=granted.role.arn,
-        tags=named(args.tags, name),
+        tags=named(name),
         opts=wait_for(opts, *granted.grants),
     )
     return PodIdentity(granted.role, [association, *granted.grants])

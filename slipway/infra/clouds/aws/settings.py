@@ -60,6 +60,7 @@ class AwsPool(PoolSettings):
     }
     removed: ClassVar[Mapping[str, Removed]] = {
         "ami_type": by_transformation("aws.eks.NodeGroup", "ami_type"),
+        **dict.fromkeys(("accelerator", "gpus"), Removed("remove it: the instance type brings its GPUs")),
         "disk_type": by_transformation("aws.ec2.LaunchTemplate", "block_device_mappings[0].ebs.volume_type"),
     }
 
@@ -67,20 +68,10 @@ class AwsPool(PoolSettings):
         "cpu": ("instance_type",),
         "memory": ("instance_type",),
         "ephemeral_storage": ("instance_type", "disk_size_gb", "instance_store"),
-        "gpus": ("instance_type", "accelerator", "gpu_sharing"),
+        "gpus": ("instance_type", "gpu_sharing"),
     }
 
     instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
-    accelerator: str | None = Field(
-        default=None,
-        description="Accelerator type, for example `nvidia-tesla-t4`. Optional: refused where the instance type "
-        "has another.",
-    )
-    gpus: Int | None = Field(
-        default=None,
-        ge=1,
-        description="GPUs per node. Optional: refused where the instance type has another number.",
-    )
     gpu_sharing: TimeSlicing | None = Field(default=None, description="Share each GPU between pods.")
     nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
     zones: list[str] | None = Field(
@@ -138,7 +129,7 @@ class AwsPool(PoolSettings):
     def gpu_type(self) -> str | None:
         """The accelerator that its instance type comes with, or the type that a misspelt one most likely means."""
         near = self.machine or instance_type(nearest(self.instance_type, instance_types()) or "")
-        return near.accelerator if near else self.accelerator
+        return near.accelerator if near else None
 
     @property
     def has_gpus(self) -> bool:
@@ -215,10 +206,11 @@ class Network(Model):
 class AwsCluster(ReachableCluster, CreatedCluster):
     """An EKS cluster with a VPC of its own."""
 
-    other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
+    other_names: ClassVar[Mapping[str, str]] = {"location": "region"}
     removed: ClassVar[Mapping[str, Removed]] = {
         "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days"),
         "support": by_transformation("aws.eks.Cluster", "upgrade_policy.support_type"),
+        "tags": by_transformation("aws.eks.Cluster", "tags"),
         "charts": by_transformation("kubernetes.helm.v3.Release", "chart"),
     }
 
@@ -247,7 +239,6 @@ class AwsCluster(ReachableCluster, CreatedCluster):
         description="How long the Cluster Autoscaler keeps a node that no pod needs, in pools with `max`. "
         "It is billed for that time. A change updates the autoscaler alone.",
     )
-    tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
     pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
     @property

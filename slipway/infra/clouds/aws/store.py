@@ -86,7 +86,7 @@ def nfs_security_group(
     name: str, args: MountArgs
 ) -> tuple[aws.ec2.SecurityGroup, aws.vpc.SecurityGroupIngressRule]:
     """The mount targets' security group, and its one rule: NFS, from the cluster's nodes only."""
-    tags = named(args.settings.tags, resource_name(GROUP_LIMIT, name))
+    tags = named(resource_name(GROUP_LIMIT, name))
     group = aws.ec2.SecurityGroup(
         name,
         region=args.settings.region,
@@ -141,7 +141,7 @@ MOUNT_OPTIONS = ("tls", "iam")
 
 def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountable:
     """An encrypted file system, with a mount target in every zone and an access point for the pods' user."""
-    region, tags = args.settings.region, named(args.settings.tags, resource_name(FILE_SYSTEM_LIMIT, name))
+    region, tags = args.settings.region, named(resource_name(FILE_SYSTEM_LIMIT, name))
     # The provider makes a creation token up for each file system. EFS refuses one of this stack's name for the
     # successor of a file system that is replaced, which is still there then.
     files = aws.efs.FileSystem(
@@ -241,7 +241,7 @@ def s3_files(name: str, store: BucketStore, bucket: StoreBucket, args: MountArgs
 
     Deleted before the bucket. S3 refuses that while anything written has not arrived there yet.
     """
-    region, tags = args.settings.region, named(args.settings.tags, name)
+    region, tags = args.settings.region, named(name)
     sync = role(
         f"{name}-sync",
         RoleArgs(
@@ -257,7 +257,6 @@ def s3_files(name: str, store: BucketStore, bucket: StoreBucket, args: MountArgs
                     },
                 },
             ),
-            tags=args.settings.tags,
             statements=_sync_statements(store, bucket, args),
         ),
     )

@@ -32,7 +32,6 @@ def check_names(request: Request) -> Iterator[Finding]:
     """Findings about the labels, taints and tags of clusters on AWS."""
     for name, cluster in request.clusters_of(AwsCluster).items():
         place = ("clusters", name)
-        yield from _tags((*place, "tags"), cluster.tags)
         for key, pool in cluster.pools.items():
             at = (*place, "pools", key)
             yield from node_label_findings(

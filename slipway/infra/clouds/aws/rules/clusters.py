@@ -227,9 +227,7 @@ def _admins(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
 def _cpu_pool(at: Path, cluster: AwsCluster, names: Sequence[str]) -> Iterator[Finding]:
     """CoreDNS, the autoscaler and the storage driver's controller need a node to run on at all times."""
     read = tuple(
-        (*at, "pools", name, *key)
-        for name in names
-        for key in (("instance_type",), ("accelerator",), ("taints",), ("nodes",))
+        (*at, "pools", name, *key) for name in names for key in (("instance_type",), ("taints",), ("nodes",))
     )
     ordinary = {name: pool for name, pool in cluster.pools.items() if not pool.has_gpus}
     if not ordinary:

@@ -1,10 +1,10 @@
 """EKS node groups: how many nodes they have, and their instance types, GPUs and image against the catalogue."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from slipway.infra.accelerators import PLACE, accelerator, accelerators
+from slipway.infra.accelerators import PLACE
 from slipway.infra.clouds.aws.catalogue import (
     InstanceType,
     instance_type,
@@ -66,7 +66,6 @@ def check_pools(request: Request) -> Iterator[Finding]:
     for subject in subjects(request):
         yield from _counts((*subject.at, "nodes"), subject.pool.nodes)
         yield from _machine(subject)
-        yield from _accelerator(subject)
         yield from _sharing(subject)
         yield from _instance_store(subject)
 
@@ -100,50 +99,6 @@ def _machine(subject: Subject) -> Iterator[Finding]:
                 f"one with GPUs in {PLACE}",
             ),
         )
-
-
-def _accelerator(subject: Subject) -> Iterator[Finding]:
-    pool, machine = subject.pool, subject.machine
-    if pool.accelerator is not None and accelerator(pool.accelerator) is None:
-        yield Finding(
-            (*subject.at, "accelerator"),
-            pool.accelerator,
-            "not in the catalogue of accelerators",
-            did_you_mean(pool.accelerator, accelerators(), f"known: {listed(accelerators(), 'and')}"),
-        )
-    elif machine is not None and pool.accelerator not in {None, machine.accelerator}:
-        carriers = _types(lambda other: other.accelerator == pool.accelerator)
-        has = f"`{machine.accelerator}` and no other" if machine.accelerator else "no GPU"
-        yield Finding(
-            (*subject.at, "accelerator"),
-            pool.accelerator,
-            f"`{machine.name}` has {has}",
-            f"take {listed(carriers)}" if carriers else "remove it: no instance type of the catalogue has it",
-            read=subject.on("instance_type"),
-        )
-    elif machine is not None and pool.gpus not in {None, machine.gpus}:
-        yield from _count(subject, machine)
-
-
-def _count(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
-    wanted = subject.pool.gpus
-    others = _types(lambda other: other.gpus == wanted and other.accelerator == machine.accelerator)
-    has = f"comes with {machine.gpus}" if machine.gpus else "has no GPU"
-    none = (
-        "" if others or not machine.accelerator else f", and no instance type has {wanted} `{machine.accelerator}`"
-    )
-    keep = f"write `gpus: {machine.gpus}`" if machine.gpus else "remove `gpus`, or take a type with GPUs"
-    yield Finding(
-        (*subject.at, "gpus"),
-        wanted,
-        f"`{machine.name}` {has}{none}",
-        keep + (f", or take {listed(others)}" if others and machine.gpus else ""),
-        read=subject.on("instance_type", "accelerator"),
-    )
-
-
-def _types(fits: Callable[[InstanceType], bool]) -> list[str]:
-    return [name for name, other in instance_types().items() if fits(other)]
 
 
 def _sharing(subject: Subject) -> Iterator[Finding]:
