@@ -18,7 +18,7 @@ from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Stack, at, mapping, strings, text
 from slipway.infra.schema.cron import times_a_month
 from slipway.infra.schema.problems import listed
-from slipway.infra.settings.budget import BUDGET, Budget
+from slipway.infra.settings.model import BUDGET, Budget
 
 SECTION = f"slipway:{BUDGET}"
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from slipway.command.reference.keys import (
+from slipway.command.reference.settings import (
+    Section,
     about,
     brief,
     choices_of,
@@ -23,7 +23,6 @@ from slipway.command.reference.keys import (
     sections_in,
     value_of,
 )
-from slipway.command.reference.settings import Section
 from slipway.infra.exits import Exit, report_error
 from slipway.infra.pipelines.discovery import pipeline_names
 from slipway.infra.pipelines.file.shape import PipelineFile
@@ -57,21 +56,13 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Explained:
-    """What a key or a section is: in which file, ``where`` that is the case, and the ``keys`` below it."""
+class Explained(Key):
+    """A key or a section: in which file, ``where`` that is the case, and the ``keys`` below it."""
 
     file: str
     path: str
     where: str
-    meaning: Key
     keys: tuple[Key, ...]
-
-    def document(self) -> Mapping[str, Any]:
-        """As JSON."""
-        return {"file": self.file, "path": self.path, "where": self.where} | {
-            **{fact: value for fact, value in asdict(self.meaning).items() if fact != "key"},
-            "keys": [asdict(key) for key in self.keys],
-        }
 
 
 @dataclass(frozen=True)
@@ -103,11 +94,10 @@ def main(path: str, *, as_json: bool) -> Exit:
         return Exit.REFUSED
     explained = [*_together(_explained(file, place) for file, place in meant)]
     if as_json:
-        document = {"format": FORMAT, "explained": [entry.document() for entry in explained]}
+        document = {"format": FORMAT, "explained": [asdict(entry) for entry in explained]}
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
-        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-        sys.stdout.write("\n".join(_text(entry, width) for entry in explained))
+        sys.stdout.write("\n".join(map(_text, explained)))
     return Exit.DONE
 
 
@@ -169,10 +159,8 @@ class _Search:
 
 def _gone(word: str, model: type[Model]) -> str:
     """What to write in place of a key of an earlier release; empty where there never was such a key."""
-    if removed := model.removed.get(word):
-        return f"{removed.reason}; {removed.instead}"
-    renamed = model.renamed.get(word)
-    return f"{renamed.reason}; {renamed.fix}" if renamed else ""
+    removed = model.removed.get(word)
+    return f"{removed.reason}; {removed.instead}" if removed else ""
 
 
 def _hint(words: Sequence[str], files: Mapping[str, type[BaseModel]]) -> str:
@@ -190,16 +178,12 @@ def _hint(words: Sequence[str], files: Mapping[str, type[BaseModel]]) -> str:
 
 
 def _explained(file: str, place: _Place) -> Explained:
-    keys: dict[str, Key] = {}
-    models = [place.model] if place.model else []
-    if place.field is not None:
-        models = [model for _, model in models_in(place.field.annotation)]
-    for model in models:
-        keys.update({name: _key(name, field) for name, field in keys_of(model) if name not in keys})
-    meaning = Key("", "section", (), "", False, "") if place.field is None else _key("", place.field)
-    if not meaning.description:
-        meaning = replace(meaning, description=about(models[0]))
-    return Explained(file, place.path, place.where, meaning, tuple(keys.values()))
+    models = [model for _, model in models_in(place.field.annotation)] if place.field else []
+    models += [place.model] if place.model else []
+    keys = {name: _key(name, field) for model in reversed(models) for name, field in keys_of(model)}
+    key = _key(place.path, place.field) if place.field else Key(place.path, "section", (), "", False, "")
+    key = key if key.description else replace(key, description=about(models[0]))
+    return Explained(**vars(key), file=file, path=place.path, where=place.where, keys=tuple(keys.values()))
 
 
 def _key(name: str, field: FieldInfo) -> Key:
@@ -210,23 +194,21 @@ def _key(name: str, field: FieldInfo) -> Key:
 
 def _together(entries: Iterable[Explained]) -> Iterator[Explained]:
     """Those that say the same once, with `<name>` where their paths differ."""
-    alike: dict[tuple[Any, ...], list[Explained]] = {}
+    alike: dict[Explained, list[Explained]] = {}
     for entry in entries:
-        same = (entry.file, entry.path.count("."), entry.meaning, entry.keys)
-        alike.setdefault(same, []).append(entry)
+        alike.setdefault(replace(entry, key=str(entry.path.count(".")), path="", where=""), []).append(entry)
     for group in alike.values():
         parts = zip(*(entry.path.split(".") for entry in group), strict=True)
         path = ".".join(part[0] if len({*part}) == 1 else "<name>" for part in parts)
         where = ", or ".join(dict.fromkeys(entry.where for entry in group if entry.where))
-        yield replace(group[0], path=path, where=where)
+        yield replace(group[0], key=path.rpartition(".")[2], path=path, where=where)
 
 
-def _text(entry: Explained, width: int) -> str:
-    meaning = entry.meaning
+def _text(entry: Explained) -> str:
     title = ", ".join(filter(None, (entry.path or entry.file, entry.where.replace("`", ""))))
-    facts = f"  {meaning.value}" + (", required" if meaning.required else "")
-    facts += f", default {meaning.default}" if meaning.default else ""
-    wrapped = textwrap.fill(meaning.description, width, initial_indent="  ", subsequent_indent="  ")
+    facts = f"  {entry.value}" + (", required" if entry.required else "")
+    facts += f", default {entry.default}" if entry.default else ""
+    wrapped = textwrap.fill(entry.description, WIDTH, initial_indent="  ", subsequent_indent="  ")
     lines = [f"{title}  ({entry.file})" if entry.path else title, facts, "", wrapped]
     if entry.keys:
         lines += ["", "  Keys below it:"]
@@ -234,5 +216,5 @@ def _text(entry: Explained, width: int) -> str:
         for key in entry.keys:
             value = "required" if key.required else key.default or key.value
             line = f"{key.key:{column}}  {brief(key.description)} ({value})"
-            lines += textwrap.wrap(line, width, initial_indent="    ", subsequent_indent=" " * (column + 6))
+            lines += textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent=" " * (column + 6))
     return "\n".join((*lines, ""))

@@ -72,6 +72,10 @@ UNPACKER = "slipway.runtime.steps.unpack"
 """The module that an init container runs where a step's code is more than one ConfigMap holds."""
 
 
+USAGE_PORT = 9410
+"""Where pods of a step answer Prometheus while they run."""
+
+
 @dataclass(frozen=True)
 class Usage:
     """How the use of CPU, memory and GPUs of a step is measured beside its program.

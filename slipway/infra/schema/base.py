@@ -204,7 +204,8 @@ class TaintSettings(Model):
 class TimeSlicing(Model):
     """Several pods on one GPU, by time-slicing."""
 
-    strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
+    removed: ClassVar[Mapping[str, Removed]] = {"strategy": Removed("remove it: pods take turns on the GPU")}
+
     clients: Int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 

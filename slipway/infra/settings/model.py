@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model, model_validator
 
 from slipway.infra.clouds.registry import Cluster, Store
 from slipway.infra.commands import page
@@ -22,6 +22,7 @@ from slipway.infra.schema.base import (
     Cidr,
     Cpu,
     Duration,
+    Float,
     Int,
     Labels,
     Memory,
@@ -35,7 +36,6 @@ from slipway.infra.schema.paths import LocalPath, StorePath
 from slipway.infra.schema.renamed import CHART_KEYS, Removed
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
-from slipway.infra.settings.budget import Budget
 from slipway.infra.settings.pipelines import (
     any_services,
     app_volumes,
@@ -215,9 +215,6 @@ class KueueSettings(Model):
 # What a stack file says of metrics: what is measured of Jobs, and what reads the metrics of all that runs.
 
 
-MOST_PORT = 65535
-
-
 _INSTALL = Removed(f"install Prometheus and its exporters yourself; {page('metrics.md')} says how")
 
 
@@ -248,7 +245,7 @@ class MetricsSettings(Model):
 
     removed: ClassVar[Mapping[str, Removed]] = {
         **dict.fromkeys(("dashboards", "gpus"), _INSTALL),
-        "idle": Removed("remove it: below 5 % of a sample a GPU is idle, and 30 % of idle time are told"),
+        **dict.fromkeys(("idle", "port"), Removed("remove it: limits of 5 and 30 %, and port 9410, hold")),
     }
 
     usage: bool = Field(
@@ -266,9 +263,6 @@ class MetricsSettings(Model):
         default=None,
         description="The Prometheus that reads them where the cloud does not: required there, unless `collect` is "
         "`false`.",
-    )
-    port: Annotated[int, Field(ge=1024, le=MOST_PORT)] = Field(
-        default=9410, description="Port at which the pods of a step answer Prometheus while they run."
     )
 
 
@@ -310,6 +304,34 @@ class EgressSettings(Model):
         return [
             Egress(network.cidr, tuple(network.ports), tuple(network.protocols)) for network in self.allow.values()
         ]
+
+
+BUDGET = "budget"
+
+
+class Budget(Model):
+    """US dollars at list prices for the nodes of pipelines' steps, from the boot of a node until it is gone. Where
+    they are spent, the program of each pod is told to end, as when a node is taken away, and its Job fails with
+    exit code 21. Checkpoints stay, and an update with a higher budget goes on. What is not a step costs beside it.
+    """
+
+    run: Float | None = Field(
+        default=None,
+        ge=0,
+        description="Dollars for one run: what made the results that an `up` declares, earlier tries included, or "
+        "those of one run by the clock.",
+    )
+    month: Float | None = Field(
+        default=None,
+        ge=0,
+        description="Dollars for all runs of the stack in a calendar month, which begins by UTC.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.run is None and self.month is None:
+            raise refuse("it limits nothing", "write `run`, `month` or both, in US dollars")
+        return self
 
 
 class Rehearsal(Model):

@@ -26,8 +26,8 @@ from slipway.infra.schema.repairs import (
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings import pipelines as references
-from slipway.infra.settings.budget import Budget
 from slipway.infra.settings.model import (
+    Budget,
     EgressSettings,
     KueueSettings,
     MetricsSettings,

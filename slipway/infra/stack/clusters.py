@@ -29,7 +29,7 @@ from slipway.infra.kubernetes.ingress.login_proxy import SIZE as PROXY
 from slipway.infra.kubernetes.ingress.login_proxy import pods_of_proxy
 from slipway.infra.kubernetes.metrics.monitors import Metrics, MetricsArgs
 from slipway.infra.kubernetes.places.mover import mover_pool
-from slipway.infra.kubernetes.run import PodImage, Usage
+from slipway.infra.kubernetes.run import USAGE_PORT, PodImage, Usage
 from slipway.infra.kubernetes.schedules.schedule import MOST_RUNS
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents_on
@@ -205,7 +205,7 @@ def _measure(settings: Settings, platform: Platform) -> Measured | None:
     collector, prometheus = platform.collector if metrics.collect else None, metrics.prometheus
     if metrics.collect and prometheus and not collector:
         collector = Collector(OPERATOR_API, prometheus.namespace, prometheus.pod_labels, prometheus.labels)
-    usage = Usage(metrics.port if collector else 0) if metrics.usage else None
+    usage = Usage(USAGE_PORT if collector else 0) if metrics.usage else None
     return Measured(collector, seconds(metrics.interval), usage)
 
 

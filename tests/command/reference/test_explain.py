@@ -27,7 +27,7 @@ def explained(capsys: pytest.CaptureFixture[str]) -> Any:
     [
         ("clusters.pools.spot", f"{POOL}.spot", "boolean", 2),
         ("slipway:clusters.dev.pools.train.spot", f"{POOL}.spot", "boolean", 2),
-        ("steps.train.run", "steps.<name>.run", "list of words, at least 1", 1),
+        ("steps.train.run", "steps.<name>.run", "list of text, at least 1", 1),
         ("pipelines.steps.gpus", f"{STEP}.gpus", "whole number, 0 or more", 1),
         ("pipelines.mnist.steps.train.gpus", "pipelines.mnist.steps.train.gpus", "whole number, 0 or more", 1),
         ("pipelines.steps.places[0].pool", f"{STEP}.places[].pool", "text", 1),

@@ -17,8 +17,7 @@ READ = {"namespace": "monitoring"}
 CASES: list[Any] = [
     elsewhere({"metrics": {"interval": "1s"}}, "metrics.interval", "not between 5 s and 120 s", "`30s`"),
     elsewhere({"metrics": {"interval": "4m"}}, "metrics.interval", "`30s`"),
-    elsewhere({"metrics": {"usage": False, "port": 9999}}, "metrics.port", "`usage`"),
-    elsewhere({"metrics": {"port": 80}}, "metrics.port"),
+    elsewhere({"metrics": {"port": 80}}, "metrics.port", "9410"),
     elsewhere({"metrics": {"collect": False, "interval": "30s"}}, "metrics.interval", "`collect`"),
     elsewhere({"metrics": {"collect": False, "prometheus": READ}}, PROMETHEUS, "`collect`"),
     elsewhere({"metrics": {"prometheus": READ}}, PROMETHEUS, "collects", "remove it"),

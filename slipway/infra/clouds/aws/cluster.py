@@ -253,7 +253,7 @@ class EksCluster(pulumi.ComponentResource):
         self, name: str, args: EksClusterArgs, base: Sequence[pulumi.Resource]
     ) -> Mapping[str, aws.eks.NodeGroup]:
         """CPU pools first: system pods need a node without the GPU taint."""
-        nodes = self._node_role(name, args.cluster)
+        nodes = self._node_role(name)
         pools = args.cluster.pools
         made: dict[str, aws.eks.NodeGroup] = {}
         for pool in sorted(pools, key=lambda other: pools[other].has_gpus):
@@ -274,7 +274,7 @@ class EksCluster(pulumi.ComponentResource):
             )
         return made
 
-    def _node_role(self, name: str, cluster: AwsCluster) -> Granted:
+    def _node_role(self, name: str) -> Granted:
         return role(
             f"{name}-nodes",
             RoleArgs(
@@ -316,7 +316,7 @@ class EksCluster(pulumi.ComponentResource):
     def _control_plane(self, name: str, args: EksClusterArgs) -> aws.eks.Cluster:
         cluster = args.cluster
         keys = self._secrets_keys(name, args)
-        control_plane = self._control_plane_role(name, cluster, keys)
+        control_plane = self._control_plane_role(name, keys)
         log_group = aws.cloudwatch.LogGroup(
             name,
             region=self._region,
@@ -377,7 +377,7 @@ class EksCluster(pulumi.ComponentResource):
         chosen = args.cluster.control_plane.secrets_key
         return [chosen, key] if chosen else [key]
 
-    def _control_plane_role(self, name: str, cluster: AwsCluster, keys: Sequence[pulumi.Input[str]]) -> Granted:
+    def _control_plane_role(self, name: str, keys: Sequence[pulumi.Input[str]]) -> Granted:
         return role(
             f"{name}-control-plane",
             RoleArgs(

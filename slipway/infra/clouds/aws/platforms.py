@@ -270,7 +270,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             theirs = replace(stacks, service_account=app.service_account, statements=statements)
             ready.extend(pod_identity(f"app-{app.name}", theirs).ready)
     builds = request.builds_on == name
-    images = image_repository("images", declared, request.protect) if declared.registry or builds else None
+    images = image_repository("images", declared, request.protect)
     pushed = replace(stacks, namespace=request.builds_in)
     profile = "".join(f" {option}" for option in profile_option())
     return {
@@ -283,7 +283,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             service_account_annotations={},
             identity=run.role.arn if run else None,
             ready=ready,
-            registry=registry(images, BuildsArgs(declared, pushed)) if images and builds else None,
+            registry=registry(images, BuildsArgs(declared, pushed)) if builds else None,
             connect=(
                 f"aws eks update-kubeconfig --name {eks_name} --region {declared.region}"
                 f" --alias {eks_name}{profile}"

@@ -211,6 +211,7 @@ class AwsCluster(ReachableCluster, CreatedCluster):
         "flow_log_days": by_transformation("aws.cloudwatch.LogGroup", "retention_in_days"),
         "support": by_transformation("aws.eks.Cluster", "upgrade_policy.support_type"),
         "tags": by_transformation("aws.eks.Cluster", "tags"),
+        "registry": Removed("remove it: an ECR repository without images costs nothing"),
         "charts": by_transformation("kubernetes.helm.v3.Release", "chart"),
     }
 
@@ -230,9 +231,6 @@ class AwsCluster(ReachableCluster, CreatedCluster):
     network: Network = Field(default_factory=Network, description="Its VPC.")
     flow_logs: bool = Field(
         default=False, description="Log all connections of the VPC to CloudWatch, which bills by volume."
-    )
-    registry: bool = Field(
-        default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
     )
     scale_down_unneeded_time: Duration = Field(
         default="1m",

@@ -29,7 +29,7 @@ from slipway.infra.schema.names import NamespaceName, ObjectName
 from slipway.infra.schema.paths import ExportedPath
 from slipway.infra.schema.problems import Problem, did_you_mean, listed
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
-from slipway.infra.schema.renamed import CHART_KEYS, Removed
+from slipway.infra.schema.renamed import CHART_KEYS, Removed, by_transformation
 from slipway.infra.schema.request import NOTHING, Starter, Wish
 
 
@@ -202,6 +202,10 @@ class PvcStore(StoreSettings):
 class NfsStore(StoreSettings):
     """A folder that an NFS server exports, Filestore's included. Several clusters can share it."""
 
+    removed: ClassVar[Mapping[str, Removed]] = {
+        "mount_options": by_transformation("kubernetes.core.v1.PersistentVolume", "spec.mount_options")
+    }
+
     kind: Literal["nfs"] = Field(description="`nfs`: a folder of an NFS server.")
     server: str = Field(description="Host name or address of the server, as the nodes reach it.")
     path: ExportedPath = Field(description="Exported folder, an absolute path: `/exports/slipway`.")
@@ -212,9 +216,6 @@ class NfsStore(StoreSettings):
         le=2**31 - 1,
         description="Group that owns the folder and may write in it; every pod that mounts the store joins it. "
         "Default: the folder is the pods' user's.",
-    )
-    mount_options: list[str] = Field(
-        default_factory=list, description="Options of the mount, one each: `[nfsvers=4.1, noatime]`."
     )
 
 

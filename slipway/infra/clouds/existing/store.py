@@ -117,11 +117,9 @@ def _digest(store: MountedStore, namespace: str) -> str:
 def _volume(store: MountedStore, namespace: str, claim: str) -> k8s.core.v1.PersistentVolumeSpecArgs | None:
     """The volume that is there before the claim; None where the cluster makes one. Its files outlive the stack."""
     host_path, nfs, csi = None, None, None
-    options: list[str] = []
     if isinstance(store, NfsStore):
         # In a volume of its own: the *restricted* Pod Security Standard lets no pod name an NFS server.
         nfs = k8s.core.v1.NFSVolumeSourceArgs(server=store.server, path=store.path)
-        options = store.mount_options
     elif isinstance(store, S3CompatibleStore):
         csi = _bucket(store)
     elif store.host_path is not None:
@@ -139,7 +137,6 @@ def _volume(store: MountedStore, namespace: str, claim: str) -> k8s.core.v1.Pers
         claim_ref=k8s.core.v1.ObjectReferenceArgs(
             api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=claim
         ),
-        mount_options=options or None,
         host_path=host_path,
         nfs=nfs,
         csi=csi,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from slipway.infra.accelerators import accelerators
 from slipway.infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
@@ -22,6 +22,7 @@ from slipway.infra.clouds.gcp.catalogue import (
     region_of,
     regions,
 )
+from slipway.infra.commands import page
 from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     Cidr,
@@ -60,16 +61,14 @@ CLASS_KEYS = ("accelerator", "gpus", "compute_class", "machine_family")
 """Keys of a pool on Autopilot that decide how much a pod may ask for."""
 
 
-def _own(resource: str, argument: str) -> BeforeValidator:
-    """Refuses the name of a key of the user's, which would only be passed on to the ``argument`` of a resource."""
-    instead = by_transformation(resource, argument).instead
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and "/" in value:
-            raise refuse("a key of yours, and only `own`, one that the stack creates, is a setting", instead)
+def _own(value: str | None) -> str | None:
+    if value in (None, "own"):
         return value
+    raise refuse("the name of a key", f"write `own`; {page('transformations.md')} sets another")
 
-    return BeforeValidator(check)
+
+OwnKey = Annotated[str | None, AfterValidator(_own)]
+"""`own`: a key that the stack creates."""
 
 
 class Nodes(Model):
@@ -288,7 +287,7 @@ class ControlPlane(Model):
     authorized_networks: dict[str, Cidr] = Field(
         default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
     )
-    secrets_key: Annotated[Literal["own"] | None, _own("gcp.container.Cluster", "database_encryption")] = Field(
+    secrets_key: OwnKey = Field(
         default=None,
         description="Encrypt Kubernetes Secrets with a Cloud KMS key that the stack creates. GKE writes every "
         "Secret again in place. Removed, it keeps the old key.",
@@ -417,7 +416,7 @@ class GcsStore(StoreSettings):
         default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
     )
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
-    kms_key: Annotated[Literal["own"] | None, _own("gcp.storage.Bucket", "encryption")] = Field(
+    kms_key: OwnKey = Field(
         default=None,
         description="Encrypt new objects with a Cloud KMS key that the stack creates. Default: Google's own keys.",
     )

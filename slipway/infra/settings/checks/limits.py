@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from slipway.infra.pipelines.contract import IDLE, StepSettings, placements
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.quantities import seconds
-from slipway.infra.settings.budget import BUDGET
 from slipway.infra.settings.checks.pipelines import pools_of
+from slipway.infra.settings.model import BUDGET
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, steps_if_any
 

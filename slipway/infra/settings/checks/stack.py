@@ -219,14 +219,6 @@ def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
             f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s",
             "write for example `30s`",
         )
-    if not metrics.usage and "port" in metrics.model_fields_set:
-        yield Finding(
-            (METRIC_KEY, "port"),
-            metrics.port,
-            "a setting of what measures steps, and `usage` is false",
-            "remove it, or write `usage: true`",
-            read=((METRIC_KEY, "usage"),),
-        )
 
 
 def _not_collected(metrics: MetricsSettings) -> Iterator[Finding]:

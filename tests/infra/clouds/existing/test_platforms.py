@@ -243,9 +243,8 @@ def test_a_claim_grows_in_place_and_changes_its_class_as_another(
 
 
 def test_every_pod_joins_the_group_of_an_nfs_folder(tmp_path: Path) -> None:
-    volume = declared(settings(tmp_path, {**NFS, "group": 5555, "mount_options": ["nfsvers=4.1"]})).one(VOLUME)
+    volume = declared(settings(tmp_path, {**NFS, "group": 5555})).one(VOLUME)
     assert volume.inputs["metadata"]["annotations"] == {"pv.beta.kubernetes.io/gid": "5555"}
-    assert volume.inputs["spec"]["mountOptions"] == ["nfsvers=4.1"]
 
 
 def test_a_bucket_is_mounted_by_the_driver_with_the_endpoint_of_the_stack_file(tmp_path: Path) -> None:

@@ -89,7 +89,6 @@ STORES: list[Any] = [
     elsewhere({"store": {**S3, "prefix": "a/../b"}}, "store.prefix", "teams/digits"),
     elsewhere({"store": {**S3, "secret": "My Secret"}}, "store.secret"),
     elsewhere({"store": {**S3, "secret_namespace": "Kube"}}, "store.secret_namespace"),
-    elsewhere({"store": {**NFS, "mount_options": ["a,b"]}}, "store.mount_options[0]"),
     elsewhere({"store": {**S3, "endpoint": "s3.example.com"}}, "store.endpoint", "https://"),
     elsewhere({"store": {**S3, "endpoint": "https://a --cache /etc"}}, "store.endpoint", "https://"),
     elsewhere({"store": {**S3, "bucket": "s3://digits"}}, "store.bucket"),

@@ -163,14 +163,6 @@ def _nfs(store: NfsStore) -> Iterator[Finding]:
             "neither a host name nor an address",
             "write for example `filer.example.com`, without a port, and the folder under `path`",
         )
-    for index, option in enumerate(store.mount_options):
-        if not option or re.search(r"[\s,]", option):
-            yield Finding(
-                ("store", "mount_options", index),
-                option,
-                "not one option of `mount`",
-                "write a list with one option each, such as `[nfsvers=4.1, noatime]`",
-            )
 
 
 def _is_address(text: str) -> bool:
