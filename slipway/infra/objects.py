@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -35,18 +35,10 @@ def cluster_provider(
 # What every Helm release of a pinned chart says alike: which chart it is, from where, and with which image.
 
 
-class Source(TypedDict):
+def source(chart: Chart) -> dict[str, Any]:
     """The arguments of a `Release` that say which chart it is of."""
-
-    chart: str
-    version: str
-    repository_opts: k8s.helm.v3.RepositoryOptsArgs | None
-
-
-def source(chart: Chart) -> Source:
-    """The pinned ``chart``."""
     repository = None if chart.manifest else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
-    return Source(chart=chart.place, version=chart.version, repository_opts=repository)
+    return {"chart": chart.place, "version": chart.version, "repository_opts": repository}
 
 
 def image(reference: str) -> dict[str, str]:

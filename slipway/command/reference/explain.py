@@ -37,8 +37,7 @@ FORMAT = 1
 NAMED = ("steps", "services", "apps", "inputs", "pipelines")
 """Sections whose keys are names of the user's own: a word that is none of them is looked for in each."""
 
-WIDTH = 100
-SUGGESTED = 3
+WIDTH, SUGGESTED = 100, 3
 NEAR = 0.8
 """How like a key a word is that is no name: `spott`, and not `train`, which is a little like `taints`."""
 

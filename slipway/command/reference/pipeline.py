@@ -15,7 +15,6 @@ from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.file.section import SECTION_KEYS
 from slipway.infra.pipelines.file.shape import PipelineFile
 from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
-from slipway.infra.pipelines.results import ITEMS_FILE
 from slipway.infra.schema.problems import listed
 
 PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.schema.json")
@@ -44,10 +43,6 @@ and becomes a word for each variant.
 **A matrix** makes steps called `<step>-<value>-<value>`, such as `train-t4-100`, with a digest where that would
 be too long or ambiguous; at most {MOST_VARIANTS}.
 
-**Items.** The program of a step with `items` runs once for each, and knows nothing of workers and queues. The
-step's directory has `{ITEMS_FILE}`, which later steps read. [A step that works on
-items](steps.md#a-step-that-works-on-items) says the rest.
-
 **Addresses.** Whoever names a service or an app in `connects` finds its host and port in `<NAME>_ADDRESS`
 (`FEATURE_CACHE_ADDRESS` for `feature-cache`), a service's password in `<SERVICE>_PASSWORD`, and an app's other
 ports in `<APP>_<PORT>_ADDRESS`.
@@ -62,17 +57,13 @@ ports in `<APP>_<PORT>_ADDRESS`.
 | an input | [its address](own-data.md#data-that-is-there), or `url`, `digest` and `grants`, below `inputs` |
 | a service | [its keys](settings.md#keys-of-every-service) below `services`; not created where no step connects |
 | an [app](apps.md) | [its keys](settings.md#keys-of-every-app) below `apps`; it runs only where named there |
-
-The tables below are written by `python -m slipway.command.reference.pipeline` from
-`infra/pipelines/file/shape.py`.
 """
 
 NEXT = """
 ## Next
 
-- [Steps](steps.md): what a program finds when it starts, and what counts as its result
+- [Steps](steps.md): what a program finds when it starts, [items](steps.md#a-step-that-works-on-items) included
 - [Settings](settings.md): where the stack file says where steps run
-- [Your program](your-program.md): from a script to a pipeline
 """
 
 

@@ -22,7 +22,6 @@ from slipway.infra.clouds.gcp.catalogue import (
     region_of,
     regions,
 )
-from slipway.infra.commands import page
 from slipway.infra.platform import Resources, Sale
 from slipway.infra.schema.base import (
     Cidr,
@@ -64,7 +63,10 @@ CLASS_KEYS = ("accelerator", "gpus", "compute_class", "machine_family")
 def _own(value: str | None) -> str | None:
     if value in (None, "own"):
         return value
-    raise refuse("the name of a key", f"write `own`; {page('transformations.md')} sets another")
+    arguments = "encryption` or `database_encryption"
+    raise refuse(
+        "a key of yours", by_transformation("gcp.storage.Bucket or gcp.container.Cluster", arguments).instead
+    )
 
 
 OwnKey = Annotated[str | None, AfterValidator(_own)]

@@ -9,11 +9,13 @@ import yaml
 from slipway.infra.clouds.existing.live_cluster import as_argument
 from slipway.infra.clouds.existing.platforms import Emulator as ExistingEmulator
 from slipway.infra.clouds.existing.platforms import platforms, pool_of
-from slipway.infra.clouds.existing.settings import ExistingPool
+from slipway.infra.clouds.existing.settings import ExistingPool, NfsStore
+from slipway.infra.clouds.existing.store import claim_name
 from slipway.infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
 from tests.support.recording import Recording, record
+from tests.support.stack_values import stack_settings
 
 KUBECONFIG = {
     "current-context": "kind",
@@ -240,6 +242,12 @@ def test_a_claim_grows_in_place_and_changes_its_class_as_another(
     assert before is not None
     assert after is not None
     assert (before.name == after.name) is same
+
+
+def test_an_nfs_volume_keeps_the_name_that_it_had_while_mounts_took_options() -> None:
+    store = stack_settings("onprem").store
+    assert isinstance(store, NfsStore)
+    assert claim_name(store, "slipway") == "store-729172b55a"
 
 
 def test_every_pod_joins_the_group_of_an_nfs_folder(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_each_region_has_a_ring_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("keys", "key", "argument"),
     [
-        ({"secrets_key": MINE}, "slipway:clusters.dev.control_plane.secrets_key", "transformations.md"),
-        ({"kms_key": MINE}, "slipway:store.kms_key", "transformations.md"),
+        ({"secrets_key": MINE}, "slipway:clusters.dev.control_plane.secrets_key", "`database_encryption`"),
+        ({"kms_key": MINE}, "slipway:store.kms_key", "`encryption`"),
     ],
     ids=["cluster", "bucket"],
 )
