@@ -19,9 +19,8 @@ from slipway.evaluated.model import (
 )
 from slipway.evaluated.paid import paid_useful
 from slipway.evaluated.places import step_range
-from slipway.evaluated.rates import hourly_of
 from slipway.evaluated.schedule import JobDuration, Schedule, Work, known_time, schedule
-from slipway.evaluated.workloads import CRON_JOB, PoolRoom, pool_rooms
+from slipway.evaluated.workloads import CRON_JOB, PoolRoom, hourly_of, pool_rooms
 from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.review.facts import Charge, Price
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text

@@ -11,8 +11,7 @@ from typing import Any, Literal, cast
 
 from slipway.evaluated.model import PlaceNeed, StepRange
 from slipway.evaluated.phrasing import amount_of, duration, join, money
-from slipway.evaluated.rates import workload_rate
-from slipway.evaluated.workloads import Workload, workload_of
+from slipway.evaluated.workloads import Workload, workload_of, workload_rate
 from slipway.infra.kubernetes.labels import (
     MOVES_ANNOTATION,
     PLACE_ANNOTATION,

@@ -1,4 +1,4 @@
-"""Resources with a pod template, and the pools that can take their pods.
+"""Resources with a pod template, the pools that can take their pods, and what an hour of them costs in US dollars.
 
 Unlike `slipway.rehearse.cluster.pods`, which refuses pods that it cannot run, this module reads any pod.
 Values that only an update knows are left out.
@@ -23,6 +23,7 @@ from slipway.evaluated.scheduling import (
 )
 from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import Resources, subtract
+from slipway.infra.review.facts import Charge
 from slipway.infra.review.stack import (
     JOB,
     UNLIMITED,
@@ -37,6 +38,7 @@ from slipway.infra.review.stack import (
     strings,
     whole,
 )
+from slipway.infra.review.tables import hourly, node_price
 from slipway.infra.schema.problems import key_of
 
 POD = "kubernetes:core/v1:Pod"
@@ -346,3 +348,29 @@ def _fit(wanted: Resources, free: Resources) -> int:
     """How many times ``wanted`` is in ``free``."""
     counts = [getattr(free, key) // amount for key in AMOUNTS if (amount := getattr(wanted, key)) > 0]
     return max(min(counts, default=UNLIMITED), 0)
+
+
+def hourly_of(charge: Charge) -> float | None:
+    """The price for an hour; None if it is not known."""
+    known = hourly(charge.price) if charge.price is not None else None
+    return None if known is None else known * charge.quantity
+
+
+def node_rate(stack: Stack, pool: NodePool | None) -> float | None:
+    """What one node of the pool costs for an hour; None where several pools share one resource's charges."""
+    if pool is None or not pool.urn or sum(other.urn == pool.urn for other in stack.pools) > 1:
+        return None
+    return node_price([*stack.charges, *stack.charges_elsewhere], pool.urn)
+
+
+def pod_rate(stack: Stack, job: Resource) -> float | None:
+    """What one pod of the Job costs for an hour, where pods are billed."""
+    rates = [hourly_of(charge) for charge in stack.charges if charge.urn == job.urn]
+    return None if not rates or None in rates else sum(rate for rate in rates if rate is not None)
+
+
+def workload_rate(stack: Stack, workload: Workload) -> float | None:
+    """What all pods of ``workload`` cost for an hour: a node for each, or themselves where pods are billed."""
+    pool = workload.pool(stack)
+    billed = pod_rate(stack, workload.resource) if pool and pool.bills_pods else node_rate(stack, pool)
+    return None if billed is None else billed * workload.pods

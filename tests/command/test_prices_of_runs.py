@@ -10,7 +10,7 @@ import pytest
 
 from slipway.command.history.comparison import price
 from slipway.command.watch.plan import plan_of
-from slipway.evaluated.rates import node_rate
+from slipway.evaluated.workloads import node_rate
 from slipway.infra.clouds.aws.review import charges as aws
 from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.clouds.gcp.review import charges as gcp

@@ -9,8 +9,7 @@ from slipway.command.clusters import Place
 from slipway.command.watch.states import Cost, Nodes, PodState
 from slipway.evaluated.paid import kept_after
 from slipway.evaluated.places import MovedStep, is_held, moved_steps, moves_of
-from slipway.evaluated.rates import node_rate, pod_rate
-from slipway.evaluated.workloads import Workload, gpus_of, section_of, workload_of
+from slipway.evaluated.workloads import Workload, gpus_of, node_rate, pod_rate, section_of, workload_of
 from slipway.infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from slipway.infra.review.stack import (
     JOB,

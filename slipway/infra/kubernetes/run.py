@@ -16,6 +16,7 @@ from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
 from slipway.infra.placed import CODE, Command, Step
 from slipway.infra.placed_model import PlacedStep
+from slipway.infra.places import PACKAGE
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
 FORMAT = 1
@@ -44,8 +45,8 @@ HELD = "-run"
 """What the names of Jobs end with that are created suspended."""
 
 RUNNER_FORMAT = 1
-"""Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
-the same command differently, and every command runs again."""
+"""Part of the digest of every command and of all that modules of the package make, instead of the package's files:
+an update of Slipway trains nothing anew. Raise it when one of them makes something else of the same words."""
 
 MEASURE = "slipway.runtime.usage.measure"
 """The module that starts the program of a step, whatever it is, and measures what it uses."""
@@ -236,7 +237,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         )
     inputs = {name: plan(before, root, known) for name, before in step.inputs.items()}
     bundle = _bundle(step, root, known)
-    code = bundle if step.command is None else bundle.within(CODE)
+    code = _files_of_module(step, bundle) if step.command is None else bundle.within(CODE)
     decisive = {
         **_surroundings(step),
         **_program(step, code),
@@ -321,6 +322,12 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
     return bundle
 
 
+def _files_of_module(step: Step, bundle: Files) -> Files:
+    """What of ``bundle`` is no code of the package, with the files that its module reads, such as a lock file."""
+    other = {path for path in bundle.contents if not path.startswith(f"{PACKAGE}/")}
+    return Files({path: bundle.contents[path] for path in {*other, *step.files, *step.attached}})
+
+
 def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
     """``bundle`` with the files of ``module``, which runs before the step's program and decides nothing."""
     return Files({**collect([module], root).contents, **bundle.contents}, bundle.executable)
@@ -329,7 +336,7 @@ def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
 def _program(step: Step, code: Files) -> dict[str, object]:
     """Everything that decides the result of the program that ``step`` starts, other than its arguments."""
     if step.command is None:
-        return {"module": step.module, "bundle": code.digest}
+        return {"module": str(step.module).rpartition(".")[2], "runner": RUNNER_FORMAT, "code": code.digest}
     choices = {
         name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
     }
@@ -344,7 +351,7 @@ def _program(step: Step, code: Files) -> dict[str, object]:
 # What is printed of a run beside the resources.
 
 
-_DIGESTS = frozenset({"code", "bundle", "inputs"})
+_DIGESTS = frozenset({"code", "inputs"})
 """Of what decides, the digests of what the placed model has by itself."""
 
 
