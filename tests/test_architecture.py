@@ -226,7 +226,7 @@ def test_arrows_are_held() -> None:
     ]
     right = [
         ("workloads/mnist/train.py", "workloads/mnist/model.py"),
-        ("workloads/new/train.py", "slipway/runtime/store.py"),
+        ("slipway/features/page/pod/app.py", "slipway/runtime/store.py"),
         ("slipway/infra/clouds/registry.py", "slipway/infra/clouds/gcp/__init__.py"),
     ]
     for pairs, expected in ((wrong, False), (right, True)):

@@ -1,1 +1,1 @@
-"""What runs inside the pods: plain TensorFlow steps, each started as `python -m workloads.<pipeline>.<step>`."""
+"""Pipelines: each a folder with a `pipeline.yaml` and plain programs."""

@@ -55,12 +55,10 @@ class Repository:
     def __init__(self, url: str, revision: str) -> None:
         self.url = url
         self.revision = revision
-        # https://docs.gitlab.com/user/project/repository/files: GitLab has its own pages below `/-/`.
-        self.separator = "/-" if "gitlab" in (urlsplit(url).hostname or "") else ""
 
     def page(self, action: str, path: str) -> str:
         """The address at which a file is seen (``blob``) or changed (``edit``)."""
-        return f"{self.url}{self.separator}/{action}/{self.revision}/{path}"
+        return f"{self.url}/{action}/{self.revision}/{path}"
 
 
 def web_address(remote: str) -> str | None:

@@ -299,7 +299,7 @@ class Registry:
     """Where images are pushed to that the stack builds.
 
     ``repository`` and ``cache``, each ``<host>/<path>``, are for images and for what builds keep of one another.
-    ``login`` is the module below ``workloads`` that makes a login of the pod's identity, for which ``files`` ship
+    ``login`` is the module of the package that makes a login of the pod's identity, for which ``files`` ship
     too; ``file`` where a secret has one, and ``none`` where the registry wants none. ``annotations`` are for the
     service account that builds. ``digest`` is what a tag means once a resource is created. ``region`` is that of
     the registry, where its login depends on it.

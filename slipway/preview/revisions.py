@@ -19,7 +19,7 @@ from slipway.engine.evaluation.encoding import FORMAT
 from slipway.engine.evaluation.worker import KEY, OUT_OF_MEMORY
 from slipway.engine.stack_config import ConfigError, stack_names
 from slipway.files import BusyError, FolderError, Lock, is_marked
-from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PACKAGE, PROJECT, PROJECT_FILE, VARIABLE
+from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PROJECT, PROJECT_FILE, VARIABLE
 from slipway.rehearse.machine.processes import handling
 
 # Checks out a revision of the repository beside the user's checkout.
@@ -175,9 +175,10 @@ def terminating() -> Generator[None]:
 if TYPE_CHECKING:
     from slipway.engine.evaluation.decoding import EvaluatedStack
 
-EVALUATION = "slipway.engine.evaluation"
-EARLIER_EVALUATION = "slipway.offline.evaluation"
-"""The same module in a revision of this repository whose package has a room `offline`."""
+EVALUATION = """import importlib.util, runpy
+room = "offline" if importlib.util.find_spec("slipway.offline") else "engine"
+runpy.run_module(f"slipway.{room}.evaluation", run_name="__main__", alter_sys=True)"""
+"""What evaluates a tree, also one with the package from before 30 November 2026: it had the module elsewhere."""
 
 LAST_LINES = 5
 """How many of the last lines of a worker that died are shown."""
@@ -306,8 +307,7 @@ def _cores() -> int:
 def _start_worker(
     tree: _Tree, checkout: Path, stacks: Sequence[str], key: str, limits: Limits
 ) -> Generator[_Worker]:
-    is_earlier = (tree.path / PACKAGE / "offline").is_dir()
-    command = [str(tree.python or sys.executable), "-m", EARLIER_EVALUATION if is_earlier else EVALUATION]
+    command = [str(tree.python or sys.executable), "-c", EVALUATION]
     command += ["--cpu", str(limits.cpu), "--time", str(limits.time), "--memory", str(limits.memory)]
     for name in stacks:
         command += ["--stack", name]

@@ -65,15 +65,15 @@ def test_the_version_is_a_release_where_its_tag_is_and_nothing_has_changed(tmp_p
     assert site.version_of(tmp_path) == site.NEXT
 
 
-GITLAB = site.Repository("https://gitlab.com/acme/slipway", "main")
+GITHUB = site.Repository("https://github.com/acme/slipway", "main")
 
 
 def test_what_only_github_knows_is_written_anew() -> None:
     page = "## `steps.<name>`\n\n[a](../a/b.yaml) [b](b.md)\n\n```sh cloud\n# <x> [a](../a)\n```\n"
-    address = "https://gitlab.com/acme/slipway/-/blob/main/a/b.yaml"
+    address = "https://github.com/acme/slipway/blob/main/a/b.yaml"
     anchored = "## `steps.<name>` {#stepsname}\n\n"
     code = "\n\n```sh\n# <x> [a](../a)\n```\n"
-    assert site.for_site(page, GITLAB) == f"{anchored}[a]({address}) [b](b.md){code}"
+    assert site.for_site(page, GITHUB) == f"{anchored}[a]({address}) [b](b.md){code}"
     assert site.for_site(page, None) == f"{anchored}a [b](b.md){code}"
 
 

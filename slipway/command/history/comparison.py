@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.infra.commands import command
+from slipway.infra.places import PACKAGE
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
 from slipway.runtime.history import Result, Unfinished, inputs, mark_of, numbers, unfinished
 from slipway.runtime.paid import KEPT, Paid, paid_for
@@ -202,8 +203,8 @@ def _code(history: History, one: Result, other: Result) -> Iterator[Difference]:
 
 
 def _files_between(root: Path, one: str, other: str) -> list[str]:
-    """The files of workloads that differ between two commits; none where this clone does not have both."""
-    command = ["git", "-C", str(root), "diff", "--name-only", one, other, "--", "workloads"]
+    """The files that pods ship and that differ between two commits; none where this clone does not have both."""
+    command = ["git", "-C", str(root), "diff", "--name-only", one, other, "--", "workloads", PACKAGE]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
     except OSError:

@@ -21,7 +21,7 @@ PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.s
 
 HEAD = f"""# Keys of pipeline.yaml
 
-Every key of a `pipeline.yaml`, the file by which a folder declares a pipeline without Python.
+Every key of a `pipeline.yaml`, the file by which a folder declares a pipeline.
 [Steps](steps.md#add-a-pipeline) shows one; `slipway explain steps.run` says the rest of a key. A key that is not
 listed is refused. Names in `<>` are yours; [values](settings.md#how-values-are-written) are as in a stack file.
 

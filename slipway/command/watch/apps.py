@@ -1,5 +1,4 @@
-"""Apps whose pods wait for results: for which, and whether earlier pods of them answer meanwhile; and apps that
-nobody uses."""
+"""Apps whose pods wait for results: for which, and whether earlier pods of them answer meanwhile."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise

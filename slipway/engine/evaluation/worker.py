@@ -6,8 +6,8 @@ missing, the stack ended the process: it exceeded a limit (SIGPROF, SIGALRM, or 
 its program exited. Secrets are printed as digests under the key in ``SLIPWAY_PREVIEW_KEY``, which has to be the
 same for all trees that are compared.
 
-Other versions of Slipway start it, too, as ``python -m slipway.engine.evaluation`` in an environment with the
-version that a project's base pins. So this name, the options and the variable stay as they are.
+Other versions of Slipway start it, too, in an environment with the version that a project's base pins: by its name
+(`slipway.preview.revisions.EVALUATION`), these options and the variable, which stay as they are.
 
 Like `slipway.engine.evaluation.encoding`, this module imports nothing of the project that an older revision
 lacks.

@@ -323,7 +323,7 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
 
 
 def _files_of_module(step: Step, bundle: Files) -> Files:
-    """What of ``bundle`` is no code of the package, with the files that its module reads, such as a lock file."""
+    """The files of ``bundle`` that are not the package's code, and those that the module reads, such as a lock."""
     other = {path for path in bundle.contents if not path.startswith(f"{PACKAGE}/")}
     return Files({path: bundle.contents[path] for path in {*other, *step.files, *step.attached}})
 

@@ -29,4 +29,4 @@ LIBRARIES = Supplement(
 )
 
 SUPPLEMENTS = {"cuda": LIBRARIES}
-"""What images lack, by the folder of ``workloads/`` whose module publishes it."""
+"""What images lack, by the name of the folder in the store."""

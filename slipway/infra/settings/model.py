@@ -245,7 +245,8 @@ class MetricsSettings(Model):
 
     removed: ClassVar[Mapping[str, Removed]] = {
         **dict.fromkeys(("dashboards", "gpus"), _INSTALL),
-        **dict.fromkeys(("idle", "port"), Removed("remove it: limits of 5 and 30 %, and port 9410, hold")),
+        "idle": Removed("remove it: limits of 5 and 30 % hold"),
+        "port": Removed("remove it: it is 9410"),
     }
 
     usage: bool = Field(

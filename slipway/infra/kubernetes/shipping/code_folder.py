@@ -24,7 +24,7 @@ from slipway.infra.schema.problems import did_you_mean
 PYTHON = frozenset({"python", "python3"})
 """The programs whose files are found by their imports."""
 
-DECLARATIONS = ("pipeline.yaml", "pipeline.py", "supplement.py", "*.md", "requirements*.txt", "*.in")
+DECLARATIONS = ("pipeline.yaml", "*.md", "requirements*.txt", "*.in")
 """Patterns of the files at the top of a folder of code that are about the pipeline, and that no program reads."""
 
 ENVIRONMENT_MARK = "pyvenv.cfg"

@@ -26,7 +26,7 @@ part of docs/pipeline.md, and those of ``settings`` its part of docs/settings.md
                 title="Greeting",
                 placed_by=app.placed_by,
                 port=8080,
-                module="workloads.hello.serve",
+                module="slipway.features.hello.pod.serve",
                 arguments=["--port", "{port}", "--text", literal(app.fill(self.text))],
             )
 """

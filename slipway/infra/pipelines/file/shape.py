@@ -1,4 +1,4 @@
-"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python.
+"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline.
 
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """

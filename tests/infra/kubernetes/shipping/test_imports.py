@@ -157,12 +157,12 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, named: str) -> No
     assert refused.value.value == named
 
 
-def test_a_compiled_module_is_one(tmp_path: Path) -> None:
-    compiled = {
-        "pkg/fast.cpython-311-x86_64-linux-gnu.so": "",
-        "pkg/train.py": "from . import fast\nfrom .fast import x",
-    }
-    assert "pkg/fast.cpython-311-x86_64-linux-gnu.so" in shipped(tmp_path, compiled, TRAIN).contents
+def test_a_compiled_module_is_one_and_a_module_may_be_called_pipeline(tmp_path: Path) -> None:
+    compiled = "pkg/fast.cpython-311-x86_64-linux-gnu.so"
+    files = {compiled: "", "pkg/train.py": "from . import fast\nfrom .fast import x"}
+    assert compiled in shipped(tmp_path / "a", files, TRAIN).contents
+    files = {"go.py": "import pipeline", "pipeline.py": ""}
+    assert shipped(tmp_path / "b", files, ["go.py"]).contents.keys() == files.keys()
 
 
 @pytest.mark.parametrize(
