@@ -33,6 +33,8 @@ class PlacedStep:
     """A digest of what decides the result of every single item."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """The digests of the files of its program, by their paths."""
+    ships: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The digests of the package's files that its pods run, by their paths: they change no result."""
     decides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What else its result follows from: ``image``, ``arguments``, ``environment``, ``data`` and others."""
     tells: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -90,18 +90,19 @@ WHERE = frozenset(
 
 def step_causes(old: PlacedStep, new: PlacedStep) -> list[str]:
     """What changed about a step itself, but for the results that it reads."""
-    came = [path for path in new.files if path not in old.files]
-    went = [path for path in old.files if path not in new.files]
-    changed = [path for path, digest in new.files.items() if path in old.files and old.files[path] != digest]
     return [
-        *_list_paths(changed, "changed"),
-        *_list_paths(came, "came"),
-        *_list_paths(went, "went"),
+        *_file_causes(old.files, new.files),
         *data_causes(old, new).values(),
         *_told(old.tells, new.tells),
         *_nodes(old.decides.get("nodes"), new.decides.get("nodes")),
         *dict.fromkeys(_decided(old.decides, new.decides)),
     ]
+
+
+def _file_causes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    changed = [path for path, digest in new.items() if path in old and old[path] != digest]
+    came, went = ([path for path in one if path not in other] for one, other in ((new, old), (old, new)))
+    return [*_list_paths(changed, "changed"), *_list_paths(came, "came"), *_list_paths(went, "went")]
 
 
 def data_causes(old: PlacedStep, new: PlacedStep) -> dict[str, str]:
@@ -320,6 +321,7 @@ class _Runs:
         return (
             causes
             or _parts(compared)
+            or self._shipped(compared)
             or self._changed_pools(pool)
             or self._changed_before(compared.before, job)
             or UNEXPLAINED
@@ -329,6 +331,11 @@ class _Runs:
         """What changed about the step of a Job, and about what it reads."""
         old, new = self._sides(compared)
         return [*(step_causes(old, new) if old and new else ()), *self._inputs(job).values()]
+
+    def _shipped(self, compared: ResourceDiff) -> list[str]:
+        """Which files of the package changed, where both sides tell what their pods run."""
+        old, new = self._sides(compared)
+        return _file_causes(old.ships, new.ships) if old and new and old.ships else []
 
     def _parts(self, step: ResourceDiff, pods: ResourceDiff) -> list[str]:
         """What changed about ``pods``; of those of a ``step`` only what its placed model does not tell."""

@@ -10,6 +10,7 @@ from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableErro
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
+from slipway.infra.stack.running_jobs import time_of
 
 # Typed looks into the Kubernetes objects that a watch reads: Jobs, pods, events, conditions.
 
@@ -18,15 +19,6 @@ JOB_UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-def time_of(value: object) -> datetime | None:
-    """A time of the API (RFC 3339); None for anything else."""
-    try:
-        moment = datetime.fromisoformat(text(value))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def name_of(item: Properties) -> str:

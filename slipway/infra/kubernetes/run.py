@@ -376,6 +376,7 @@ def placed(run: Run) -> PlacedStep:
         of_items=[*pods.names(items.files)] if items else [],
         surroundings=run.surroundings if items else "",
         files=run.code.digests,
+        ships={path: digest for path, digest in run.bundle.digests.items() if path not in run.code.contents},
         decides={name: value for name, value in run.decides.items() if name not in _DIGESTS},
         tells=tells,
         variant=_variant(step),

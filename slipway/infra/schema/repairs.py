@@ -91,7 +91,7 @@ def leave_out(values: dict[Any, Any], place: Path) -> Path:
         key = next((key for key in section if str(key) == str(part)), None)
         if key is None:
             break
-        inner = _section(section[key])
+        inner = as_section(section[key])
         if inner is None or depth == len(place) - 1 or str(place[depth + 1]) not in map(str, inner):
             del section[key]
             return place[: depth + 1]
@@ -126,7 +126,7 @@ def _stand_in(
     return True
 
 
-def _section(value: object) -> dict[Any, Any] | None:
+def as_section(value: object) -> dict[Any, Any] | None:
     return cast("dict[Any, Any]", value) if isinstance(value, dict) else None
 
 

@@ -15,6 +15,7 @@ from slipway.infra.schema.base import ClusterSettings, Model, Team
 from slipway.infra.schema.plain_values import plain_value_findings
 from slipway.infra.schema.problems import Finding, Path
 from slipway.infra.schema.repairs import (
+    as_section,
     as_written,
     copied,
     leave_out,
@@ -140,7 +141,7 @@ def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
     lost |= referred.lost
     repairs, renamed, written = repair(values, model_of)
     findings += repairs
-    clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
+    clusters = tuple(str(name) for name in as_section(values.get("clusters")) or {})
     names = tuple(_pool_names(values))
     settings, model = None, model_of(values)
     try:
@@ -174,10 +175,6 @@ def _draft_of(model: type[Settings]) -> type[Draft]:
 
 
 def _pool_names(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for cluster, content in (_section(raw.get("clusters")) or {}).items():
-        for pool in _section((_section(content) or {}).get("pools")) or {}:
+    for cluster, content in (as_section(raw.get("clusters")) or {}).items():
+        for pool in as_section((as_section(content) or {}).get("pools")) or {}:
             yield str(cluster), str(pool)
-
-
-def _section(value: object) -> dict[Any, Any] | None:
-    return cast("dict[Any, Any]", value) if isinstance(value, dict) else None

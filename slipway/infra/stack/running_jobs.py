@@ -57,7 +57,7 @@ def jobs_in(server: ApiServer, namespace: str) -> list[RunningJob]:
             text(at(job, "metadata", "name")),
             pods,
             frozenset(),
-            _time(at(job, "status", "startTime")),
+            time_of(at(job, "status", "startTime")),
             _interval(at(job, "spec", "template", "spec")),
         )
         for job in mappings((listed or {}).get("items"))
@@ -69,7 +69,7 @@ _PHASES = frozenset({"Pending", "Running"})
 
 
 def _running(namespace: str, name: str, pods: Sequence[Properties]) -> RunningJob:
-    begun = [moment for pod in pods if (moment := _time(at(pod, "status", "startTime")))]
+    begun = [moment for pod in pods if (moment := time_of(at(pod, "status", "startTime")))]
     nodes = frozenset(text(at(pod, "spec", "nodeName")) for pod in pods)
     interval = _interval(pods[0].get("spec"))
     return RunningJob(namespace, name, len(pods), nodes, min(begun, default=None), interval)
@@ -88,7 +88,8 @@ def _job(pod: Properties) -> str:
     return next((text(owner.get("name")) for owner in owners if owner.get("kind") == "Job"), "")
 
 
-def _time(value: object) -> datetime | None:
+def time_of(value: object) -> datetime | None:
+    """A time of the API (RFC 3339); None for anything else."""
     try:
         moment = datetime.fromisoformat(text(value))
     except ValueError:
