@@ -15,7 +15,7 @@ from slipway.infra.exits import Exit
 from slipway.infra.features import Verb, verbs
 from slipway.infra.places import PACKAGE
 
-OWN_VERBS: Mapping[str, Verb] = {
+VERBS: Mapping[str, Verb] = {
     "new": Verb(
         "slipway.command.verbs.projects",
         "new",
@@ -160,9 +160,8 @@ OWN_VERBS: Mapping[str, Verb] = {
             "stop train --stack dev  # one step that `pulumi up` runs",
         ),
     ),
+    **verbs(),
 }
-
-VERBS: Mapping[str, Verb] = {**OWN_VERBS, **verbs()}
 """By its word, in the order of the help."""
 
 

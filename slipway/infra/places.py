@@ -41,9 +41,12 @@ def located(path: str, root: Path) -> Path:
     return base_of(path, root) / path
 
 
+_FILES = f"{LIBRARY / PACKAGE}{os.sep}"
+
+
 def in_package(file: str) -> bool:
     """Whether the absolute path ``file`` is one of the package's."""
-    return file.startswith(f"{LIBRARY / PACKAGE}{os.sep}")
+    return file.startswith(_FILES)
 
 
 VARIABLE = "SLIPWAY_CHECKOUT"

@@ -348,9 +348,6 @@ def _program(step: Step, code: Files) -> dict[str, object]:
     return decisive
 
 
-# What is printed of a run beside the resources.
-
-
 _DIGESTS = frozenset({"code", "inputs"})
 """Of what decides, the digests of what the placed model has by itself."""
 
