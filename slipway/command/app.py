@@ -1,7 +1,6 @@
 """The command `slipway`: its verbs, each a function in `verbs/` that is imported when the verb is called."""
 
 import functools
-import importlib
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -137,12 +136,11 @@ VERBS: Mapping[str, Verb] = {
     "show": Verb(
         "slipway.command.verbs.clusters",
         "show",
-        "Show results of a stack that is up, the runs that its store has, or how two of them differ.",
+        "Show results of a stack that is up.",
         (
             "show --stack dev  # what there is",
             "show --stack dev predictions",
-            "show --stack dev runs",
-            "show --stack dev compare 1a2b 3c4d",
+            *(example for verb in verbs("SHOWS").values() for example in verb.examples),
         ),
     ),
     "run": Verb(
@@ -201,7 +199,7 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def load(name: str, verb: Verb) -> Any:
     """The command of a verb, as its module declares it, with examples below its help."""
-    function = getattr(importlib.import_module(verb.module), verb.function)
+    function = verb.load()
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> None:

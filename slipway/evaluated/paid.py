@@ -8,8 +8,11 @@ its system has booted; how much of the boot lies before that, no source says.
 """
 
 import contextlib
+import heapq
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,17 +25,51 @@ from slipway.infra.kubernetes.review import scale_down
 from slipway.infra.placed import STORE_GATE
 from slipway.infra.review.facts import Seconds
 from slipway.infra.review.stack import NodePool, Resource, Stack, at, mapping, strings
-from slipway.runtime import paid as of_pods
-from slipway.runtime.paid import Piece, once, parts_of
+from slipway.runtime.parts import GATE, INPUTS, LOADING, PACKAGES, PROGRAM, PUBLISH, RESTORE
 
-WORK = cast("Sequence[Cause]", of_pods.WORK)
-"""What the time of a Job itself goes for."""
+WORK = cast("Sequence[Cause]", (GATE, PACKAGES, INPUTS, RESTORE, LOADING, PROGRAM, PUBLISH))
+"""What the time of a pod goes for, in the order in which it mostly does."""
+
+START, KEPT = "start", "kept"
+"""The node's time before its first pod, boot and image together; and that without a pod, after one."""
+
+ORDER = (PROGRAM, LOADING, PUBLISH, RESTORE, INPUTS, PACKAGES, GATE, "image", "boot", START, KEPT)
+"""What a second counts for in which a node does several: the first of these."""
 
 CAUSES: Sequence[Cause] = ("boot", "image", *WORK, "kept")
 """In the order in which people read them."""
 
 LIMITED = ("limit", "deadline", "unknown")
 """Bases of times that say only how long a Job may take at most."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A time of a node for one ``cause``; ``of`` is whose it is. ``source`` is from where its length is known."""
+
+    begins: float
+    ends: float
+    cause: str
+    of: str
+    source: str = ""
+
+
+def once(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces of one node with each second in one of them alone, in the order of time."""
+    known = sorted((piece for piece in pieces if piece.ends > piece.begins), key=lambda piece: piece.begins)
+    times = sorted({time for piece in known for time in (piece.begins, piece.ends)})
+    at_once: list[tuple[int, int, Piece]] = []
+    apart: list[Piece] = []
+    begun = 0
+    for begins, ends in pairwise(times):
+        while begun < len(known) and known[begun].begins <= begins:
+            heapq.heappush(at_once, (ORDER.index(known[begun].cause), begun, known[begun]))
+            begun += 1
+        while at_once and at_once[0][2].ends <= begins:
+            heapq.heappop(at_once)
+        if at_once:
+            apart.append(replace(at_once[0][2], begins=begins, ends=ends))
+    return apart
 
 
 def paid_useful(
@@ -193,11 +230,14 @@ def _sum(amounts: Iterable[float | None]) -> float | None:
 
 def kept_parts(folder: Path) -> dict[str, float]:
     """The seconds of a Job's last pods by what they went for, as these kept them in ``folder`` of the store."""
-    records: list[Mapping[str, Any]] = []
+    seconds: dict[str, float] = {}
     for file in folder.glob("*.json"):
         with contextlib.suppress(OSError, ValueError):
-            records.append(mapping(json.loads(file.read_bytes())))
-    return parts_of(records)
+            parts = mapping(mapping(json.loads(file.read_bytes())).get("parts"))
+            for part in WORK:
+                if isinstance(known := parts.get(part), int | float):
+                    seconds[part] = seconds.get(part, 0.0) + known
+    return seconds
 
 
 def paid_words(paid: PaidUseful) -> str:

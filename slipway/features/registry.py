@@ -6,5 +6,6 @@ NAMES = (
     "tensorboard",
     "serving",
     "importing",
+    "history",
 )
 """In the order in which the pages have what they add."""

@@ -1,7 +1,11 @@
 """The contract of a feature: what a folder of ``slipway/features`` may add to the core, which names none of them.
 
-Its ``feature.py`` has a `Feature`, ``FEATURE``; its ``verb.py`` has verbs, ``VERBS``, and imports little, since
-the command asks for them before it reads any stack. Either may be missing.
+Rooms import its files when they need them; each file and each name in it may be missing:
+
+- ``feature.py``: ``FEATURE``, a `Feature`.
+- ``verb.py``: verbs, ``VERBS``, and those below `show`, ``SHOWS``. It imports little, since the command asks for
+  them before it reads any stack.
+- ``rehearsal.py``: ``Recorder``, a `slipway.rehearse.engine.Recorder` of a store, a stack and the project's root.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +34,10 @@ class Verb:
     examples: Sequence[str]
     anywhere: bool = False
 
+    def load(self) -> Any:
+        """The function."""
+        return getattr(import_module(self.module), self.function)
+
 
 @dataclass(frozen=True)
 class StandIn:
@@ -55,18 +63,19 @@ class Feature:
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict[str, StandIn])
 
 
-def _parts(file: str, name: str) -> Iterator[Any]:
+def parts(file: str, name: str) -> Iterator[Any]:
+    """What the ``file`` of each feature has by that ``name``, in the order of the registry."""
     for feature in NAMES:
         if find_spec(module := f"slipway.features.{feature}.{file}"):
-            yield getattr(import_module(module), name)
+            yield from filter(None, [getattr(import_module(module), name, None)])
 
 
 @cache
 def features() -> Sequence[Feature]:
     """What all features add, in the order of the registry."""
-    return tuple(_parts("feature", "FEATURE"))
+    return tuple(parts("feature", "FEATURE"))
 
 
-def verbs() -> Mapping[str, Verb]:
-    """The verbs of all features, by their words."""
-    return {word: verb for of_feature in _parts("verb", "VERBS") for word, verb in of_feature.items()}
+def verbs(name: str = "VERBS") -> Mapping[str, Verb]:
+    """The verbs of all features, by their words; with ``SHOWS`` those below `show`."""
+    return {word: verb for of_feature in parts("verb", name) for word, verb in of_feature.items()}

@@ -53,7 +53,6 @@ from slipway.rehearse.cluster.quotas import Quotas, admit
 from slipway.rehearse.cluster.scheduler import Scheduler, UnschedulableError
 from slipway.rehearse.cluster.server_specs import app_of
 from slipway.rehearse.cluster.services import Services, Surroundings
-from slipway.rehearse.history import Notes
 from slipway.rehearse.machine.processes import CancelledError, Reaper, Stop, as_declared, free_ports
 from slipway.rehearse.state import JobRecord, Phase, Place, Results, ServiceRecord, State
 from slipway.runtime.exits import BUDGET_SPENT, GPU_IDLE
@@ -101,6 +100,14 @@ class Display(Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """Keeps what is to be known of Jobs that ended well: `slipway.infra.features` says who makes one."""
+
+    def add(self, job: Resource, record: JobRecord, objects: Objects) -> None:
+        """``job`` ended well; ``objects`` are those that its cluster has."""
+        ...
+
+
 @dataclass
 class Engine(Observer):
     """Runs the Jobs of one evaluation."""
@@ -120,7 +127,7 @@ class Engine(Observer):
     """Whether the apps stay when the Jobs are through. They then have their own ports where these are free."""
     is_beside: Callable[[Resource], bool] = lambda _: False
     """Whether the program declares a resource beside `slipway.run`."""
-    notes: Notes | None = None
+    recorders: Sequence[Recorder] = ()
     pipelines: Properties = field(default_factory=dict[str, object])
     """The section `slipway:pipelines` of the stack file."""
     capacity: Capacity | None = None
@@ -335,8 +342,8 @@ class Engine(Observer):
             if directory and directory.partition("/")[0] not in ours and self.results.is_empty(directory):
                 self.note(record, NOTHING)
             self._finish(record, Phase.SUCCEEDED, "")
-            if self.notes is not None:
-                self.notes.add(resource, record, self.objects)
+            for recorder in self.recorders:
+                recorder.add(resource, record, self.objects)
         elif result.reason == job_controller.INTERRUPTED:
             raise self._end_job(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:

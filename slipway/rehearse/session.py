@@ -32,6 +32,7 @@ from slipway.evaluated.places import is_held
 from slipway.evaluated.workloads import STATEFUL_SET
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.exits import Exit
+from slipway.infra.features import parts
 from slipway.infra.pipelines.discovery import pipeline
 from slipway.infra.places import in_package
 from slipway.infra.program import declare
@@ -50,7 +51,6 @@ from slipway.rehearse.cluster.containers import Containers
 from slipway.rehearse.cluster.job_controller import Target
 from slipway.rehearse.cluster.server_specs import app_of
 from slipway.rehearse.engine import Engine
-from slipway.rehearse.history import Notes
 from slipway.rehearse.machine import boxes, launch, programs
 from slipway.rehearse.machine.environments import ENVIRONMENTS, Environments
 from slipway.rehearse.machine.processes import Reaper, end_left, handling
@@ -317,7 +317,8 @@ class Session:
         engine.is_beside = self.is_beside
         engine.follow(configuration.trace)
         engine.pipelines = mapping(without_prefix(configuration.values).get("pipelines"))
-        engine.notes = Notes(place.store, options.stack, options.root)
+        recorders = parts("rehearsal", "Recorder")
+        engine.recorders = [make(place.store, options.stack, options.root) for make in recorders]
         for reference in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(reference.reference).evaluation.resources.values():
                 if cluster_of(resource) == reference.cluster:

@@ -1,14 +1,11 @@
-"""The price of a step as its pods know it, to keep to a budget, and in ``make show runs``: they are one number."""
+"""The price of a step as its pods know it, to keep to a budget, and as people see it: they are one number."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slipway.command.history.comparison import price
 from slipway.command.watch.plan import plan_of
 from slipway.evaluated.workloads import node_rate
 from slipway.infra.clouds.aws.review import charges as aws
@@ -18,12 +15,10 @@ from slipway.infra.clouds.gcp.settings import GcpCluster
 from slipway.infra.kubernetes.labels import LIMITS_FILE
 from slipway.infra.platform import Rate
 from slipway.infra.review.stack import Stack, at, mapping
-from slipway.runtime.history import Result, result
 from tests.support.checkout import ROOT
 from tests.support.clouds.autopilot import CHANGES
 from tests.support.previewing import previewed
 from tests.support.stack_values import GONE, stack_config
-from tests.support.stores import add_result
 
 pytestmark = pytest.mark.slow
 
@@ -62,19 +57,6 @@ def prices_of_steps(stack: Stack) -> dict[str, dict[str, Any]]:
     return json.loads(content)["prices"]
 
 
-def in_store(store: Path, path: str, facts: Mapping[str, Any]) -> Result:
-    """A result with these facts, of two pods on nodes, one of which took the place of another."""
-    add_result(store, path, {"metrics.json": {}})
-    before = {"seconds": 300.0, "gpus_asked": 1}
-    for index, earlier in enumerate(([before], [])):
-        file = store / ".usage" / path / f"{index}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"seconds": 1200.0, "gpus_asked": 1, "before": earlier}))
-    made = result(store, path)
-    assert made is not None
-    return replace(made, facts=facts)
-
-
 @pytest.mark.parametrize("name", ["gcp-dev", "aws-dev", "autopilot"])
 def test_a_budget_and_the_list_of_runs_have_the_same_price(name: str) -> None:
     if name == "autopilot":
@@ -97,25 +79,3 @@ def test_a_budget_and_the_list_of_runs_have_the_same_price(name: str) -> None:
         assert priced.get("kept") == (None if not priced else expected[step].kept or 0.0)
         known += bool(priced)
     assert known, "some of the steps have a price"
-
-
-def test_the_seconds_of_all_pods_on_nodes_are_paid(tmp_path: Path) -> None:
-    made = in_store(tmp_path, "shop/train/aaaaaaaaaa", {"rate": 3.6})
-    assert (made.node_seconds, made.dollars) == (2700, 2.7)
-    assert price(made)
-    assert not price(in_store(tmp_path, "shop/train/bbbbbbbbbb", {}))
-
-
-def test_nothing_was_paid_for_a_rehearsal_and_what_is_not_known_is_not_nought(tmp_path: Path) -> None:
-    path = "shop/train/aaaaaaaaaa"
-    priced: Mapping[str, Any] = {"rate": 3.6, "prices": "2026-11-01", "stack": "dev", "pool": "t4"}
-    assert in_store(tmp_path, path, priced).dollars == 2.7
-    assert in_store(tmp_path, path, {name: f"{value}" for name, value in priced.items()}).dollars == 2.7
-    unpaid: list[Mapping[str, Any]] = [{**priced, "code": {}, "began": 1, "ended": 2}, {"stack": "dev"}]
-    for facts in unpaid:
-        assert in_store(tmp_path, path, facts).dollars is None
-    add_result(tmp_path, "shop/train/bbbbbbbbbb", {"metrics.json": {}})
-    made = result(tmp_path, "shop/train/bbbbbbbbbb")
-    assert made is not None
-    assert made.dollars is None
-    assert replace(made, facts={**priced, "pods": 2, "began": 0, "ended": 1800}).dollars == 3.6

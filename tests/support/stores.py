@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.runtime.history import FACTS
 from slipway.runtime.store import MANIFEST, Manifest, publish
 
 
@@ -18,7 +17,6 @@ def add_result(
     made: float = 0.0,
     inputs: Mapping[str, Manifest] | None = None,
     settings: Mapping[str, Any] | None = None,
-    facts: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """Publishes JSON ``files`` as the result in ``path`` below the store, made at a time since the epoch."""
     staged = store.parent / "staged" / path
@@ -29,8 +27,4 @@ def add_result(
     step = ".".join(path.split("/")[:2])
     manifest = publish(staged, store / path, step=step, inputs=digests, settings=settings or {}, summary={})
     os.utime(store / path / MANIFEST, (made, made))
-    if facts is not None:
-        place = store / FACTS / f"{path}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(facts), encoding="utf-8")
     return manifest

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from slipway.command.verbs.options import Context, Format, FormatOption, Kubeconfig, Stack, Stacks
+from slipway.infra.commands import command
+from slipway.infra.features import verbs
 
 
 def doctor(stack: Stacks = None, format: FormatOption = Format.TEXT) -> None:
@@ -90,36 +92,28 @@ def open_app(
     raise typer.Exit(forward(stack, app, port, kubeconfig, context))
 
 
-OF_HISTORY = ("runs", "compare")
-"""What there is to show of the history of a stack."""
-
-
 def show(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="WHAT",
-            help="A result; `runs [PIPELINE/STEP]` or `compare RUN1 RUN2`. Without it, the names of all results.",
+            help="A result, or what the examples have. Without it, the names of all results.",
         ),
     ] = None,
     stack: Stack = "",
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="For copies of results; default: build/show/<stack>.")
     ] = None,
-    rehearsal: Annotated[
-        bool, typer.Option("--rehearsal", help="The runs of the stack's rehearsals on this machine.")
-    ] = False,
+    rehearsal: Annotated[bool, typer.Option("--rehearsal", help="Of rehearsals on this machine.")] = False,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Show results of a stack that is up: tables and numbers here, files and folders as copies.
-
-    Also the runs that its store has, and how two of them differ.
-    """
-    as_json = format is Format.JSON
-    if rehearsal or (names and names[0] in OF_HISTORY):
-        from slipway.command.history.cli import main as show_history
-
-        raise typer.Exit(show_history(names or [], stack, rehearsal=rehearsal, as_json=as_json))
+    """Show results of a stack that is up: tables and numbers here, files and folders as copies."""
+    as_json, shows = format is Format.JSON, verbs("SHOWS")
+    if names and (verb := shows.get(names[0])):
+        raise typer.Exit(verb.load()(names, stack, rehearsal=rehearsal, as_json=as_json))
+    if rehearsal:
+        ways = ", ".join(f"`{command('show', word, stack=stack, rehearsal=True)}`" for word in shows)
+        raise typer.BadParameter(f"of rehearsals there are {ways}", param_hint="'--rehearsal'")
     from slipway.command.show import main
 
     raise typer.Exit(main(names or [], stack, output, as_json=as_json))

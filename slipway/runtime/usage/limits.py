@@ -28,6 +28,9 @@ from typing import Any, cast
 from slipway.runtime.exits import BUDGET_SPENT, GPU_IDLE
 from slipway.runtime.store import write_atomically
 
+USAGE = ".usage"
+"""The store's folder of what pods used: `.usage/<path of the result>/<index>.json`."""
+
 INTERVAL = 30.0
 """Seconds between two looks of a pod, and at most between two writes of its record."""
 

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from slipway.runtime.exits import OK, StepError, run, stop_on_sigterm
-from slipway.runtime.history import USAGE
 from slipway.runtime.kubernetes_api import add_options, api_of
 from slipway.runtime.schedule.places.clusters import JobsOfClusters, others
 from slipway.runtime.schedule.places.jobs import Ending, PlaceJobs, Seen, read_places
 from slipway.runtime.schedule.places.kept import former_jobs, restore, written
 from slipway.runtime.schedule.places.policy import STOP, Look, Place, Rules, State, decide
 from slipway.runtime.schedule.run import JOB_FAILED, NO_API, PAUSE, Cluster, limits_in
-from slipway.runtime.usage.limits import GRACE, Guard, Reached
+from slipway.runtime.usage.limits import GRACE, USAGE, Guard, Reached
 
 TOO_LATE = 18
 """Exit code: the step was not done at its time limit."""

@@ -2,10 +2,8 @@
 
 Results stay in the store when other settings or the clock make new ones, so their manifests are its history.
 What a manifest does not say, the commit for one, decides no result: it stands beside it, below `FACTS`, where
-somebody noted it. Standard library only, Python 3.9.
+somebody noted it.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -25,20 +23,16 @@ from slipway.runtime.store import (
     read_file,
     store_errors,
 )
-from slipway.runtime.usage.limits import Reached
+from slipway.runtime.usage.limits import USAGE, Reached
 
 FACTS = ".history"
 """The store's folder of facts: `.history/<path of the result>.json`, an object with some of `commit`, `changed`
 (whether files differed from the commit), `stack`, `pool`, `image`, `began` and `ended` (seconds since the epoch),
 `rate` (USD an hour of one of its pods, at list prices: of the node that it holds, or of the pod where pods are
-billed), `prices` (the date of that price list), `kept` (`slipway.runtime.paid.SECONDS_KEPT`), `pools`
+billed), `prices` (the date of that price list), `kept` (`slipway.features.history.paid.SECONDS_KEPT`), `pools`
 (these three by pool, of a step with places), `pods` (how many it has), `code` (SHA-256 by file, of rehearsals
 alone), `results` (what its pipeline declares of it, `infra/pipelines/results.py`) and `data` (address and digest,
 by name, of what it read that no step made)."""
-
-USAGE = ".usage"
-"""The store's folder of what pods used: `.usage/<path of the result>/<index>.json`
-(`slipway.runtime.usage`)."""
 
 _NAME = re.compile(r"[0-9a-f]{10}(?:-(?P<mark>\d{8}-\d{4}))?")
 """The name of a result's directory: a digest, and in a run by the clock the time for which it was scheduled."""
@@ -81,7 +75,7 @@ class Result:
         """For how long the step ran; None where nobody noted it."""
         with contextlib.suppress(KeyError, TypeError, ValueError):
             return float(self.facts["ended"]) - float(self.facts["began"])
-        measured = [pod["seconds"] for pod in self.usage if isinstance(pod.get("seconds"), (int, float))]
+        measured = [pod["seconds"] for pod in self.usage if isinstance(pod.get("seconds"), int | float)]
         return max(measured, default=None)
 
     @property
@@ -103,7 +97,7 @@ class Result:
         """
         if "code" in self.facts:
             return None
-        measured = [pod["seconds"] for pod in self.all_usage if isinstance(pod.get("seconds"), (int, float))]
+        measured = [pod["seconds"] for pod in self.all_usage if isinstance(pod.get("seconds"), int | float)]
         if measured:
             return float(sum(measured))
         with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -206,7 +200,7 @@ def numbers(store: Path, result: Result, declared: Iterable[Mapping[str, Any]]) 
         if entry.get("kind") == "number":
             with contextlib.suppress(AbsentError, OSError):
                 value = value_at(store / result.path, f"{entry['path']}#{entry.get('select', '')}")
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                if isinstance(value, int | float) and not isinstance(value, bool):
                     values[str(entry["name"])] = value
     return values
 

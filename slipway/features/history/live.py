@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from slipway.command.clusters import kubectl
-from slipway.command.history.comparison import History, HistoryError
 from slipway.command.show import Described, ShowError, reader_pod, run_kubectl, unpack
 from slipway.command.watch.plan import Expected, PlanError, evaluate, plan_of
+from slipway.features.history.comparison import History, HistoryError
+from slipway.features.history.paid import SECONDS_KEPT
+from slipway.features.history.results import Result, results
 from slipway.infra import pulumi_cli
 from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import (
@@ -42,8 +44,6 @@ from slipway.infra.review.stack import (
     strings,
     text,
 )
-from slipway.runtime.history import Result, results
-from slipway.runtime.paid import SECONDS_KEPT
 
 COPY = """
 cd "$1" || exit 1

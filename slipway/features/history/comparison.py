@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from slipway.features.history.paid import KEPT, Paid, paid_for
+from slipway.features.history.results import Result, Unfinished, inputs, mark_of, numbers, unfinished
 from slipway.infra.commands import command
 from slipway.infra.places import PACKAGE
 from slipway.infra.review.stack import mapping, mappings, strings, text, texts
-from slipway.runtime.history import Result, Unfinished, inputs, mark_of, numbers, unfinished
-from slipway.runtime.paid import KEPT, Paid, paid_for
 
 DIGITS = 10
 """Characters of a commit and of a digest that are shown."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
-from slipway.command.history.comparison import History, compare, pairs, parameters
-from slipway.command.history.listing import runs_of, unfinished_of
 from slipway.evaluated.model import Model
+from slipway.features.history.comparison import History, compare, pairs, parameters
+from slipway.features.history.listing import runs_of, unfinished_of
+from slipway.features.history.results import Result
 from slipway.infra.review.stack import text
-from slipway.runtime.history import Result
 
 FORMAT = 1
 

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from slipway.command.app import app
-from slipway.command.history import document as documents
-from slipway.command.history import live
-from slipway.command.history.comparison import Difference, History, HistoryError, compare, pairs
-from slipway.command.history.listing import print_runs
-from slipway.command.history.live import rehearsed
 from slipway.command.watch.plan import Expected, Plan, PlanError
+from slipway.features.history import document as documents
+from slipway.features.history import live
+from slipway.features.history.comparison import Difference, History, HistoryError, compare, pairs
+from slipway.features.history.listing import print_runs
+from slipway.features.history.live import rehearsed
+from slipway.features.history.results import results
 from slipway.infra.review.stack import Resource, Stack
-from slipway.runtime.history import results
 from slipway.runtime.usage.limits import RUN, Reached
 from tests.command.test_show import KUBECTL, READER
 from tests.support.rehearsing import SMALL, pipeline_folder, recording_console, rehearse_file, stack_file

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from slipway.rehearse.history import revision
+from slipway.features.history.rehearsal import revision
 
 
 def test_a_commit_is_noted_with_whether_files_differ_from_it(tmp_path: Path) -> None:

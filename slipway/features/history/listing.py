@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from slipway.command.history.comparison import (
+from slipway.features.history.comparison import (
     History,
     HistoryError,
     commit,
@@ -18,8 +18,8 @@ from slipway.command.history.comparison import (
     price,
     when,
 )
+from slipway.features.history.results import Result, Unfinished
 from slipway.infra.commands import command
-from slipway.runtime.history import Result, Unfinished
 
 NEWEST = 10
 """Results of each step that are listed where nobody names a step."""

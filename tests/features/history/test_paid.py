@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from slipway.command.history.comparison import History, compare
-from slipway.command.history.document import runs
-from slipway.command.history.listing import print_runs
-from slipway.runtime.history import Result
-from slipway.runtime.paid import Paid, paid_for
+from slipway.features.history.comparison import History, compare
+from slipway.features.history.document import runs
+from slipway.features.history.listing import print_runs
+from slipway.features.history.paid import Paid, paid_for
+from slipway.features.history.results import Result
 from slipway.runtime.store import Manifest
 
 BOOTED = 1_795_708_000.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway import files
+from slipway.features.history.results import FACTS
 from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION, data_of
 from slipway.infra.kubernetes.run import MANIFEST
 from slipway.infra.placed import CODE
@@ -16,14 +17,13 @@ from slipway.infra.review.stack import Resource, at, mappings, strings, text
 from slipway.infra.version import git
 from slipway.rehearse.cluster.cluster_objects import Objects, contents
 from slipway.rehearse.state import JobRecord
-from slipway.runtime.history import FACTS
 
 BUNDLE = "bundle"
 """Name of the volume, in every pod of a step, with the files that it ships."""
 
 
 @dataclass(frozen=True)
-class Notes:
+class Recorder:
     """Notes facts of the results in ``store``, that of rehearsals of ``stack`` in the checkout at ``root``."""
 
     store: Path

@@ -1,44 +1,19 @@
-"""What nodes were paid for beside programs, from what the pods of results kept of their time.
-
-Standard library only, Python 3.9.
-"""
-
-from __future__ import annotations
+"""What nodes were paid for beside programs, from what the pods of results kept of their time."""
 
 import contextlib
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import Any, cast
 
-from slipway.runtime.history import Result
-from slipway.runtime.parts import GATE, INPUTS, LOADING, PACKAGES, PROGRAM, PUBLISH, RESTORE
-
-WORK = (GATE, PACKAGES, INPUTS, RESTORE, LOADING, PROGRAM, PUBLISH)
-"""What the time of a pod goes for, in the order in which it mostly does."""
-
-START, KEPT = "start", "kept"
-"""The node's time before its first pod, boot and image together; and that without a pod, after one."""
-
-ORDER = (PROGRAM, LOADING, PUBLISH, RESTORE, INPUTS, PACKAGES, GATE, "image", "boot", START, KEPT)
-"""What a second counts for in which a node does several: the first of these."""
+from slipway.evaluated.paid import KEPT, START, WORK, Piece, once
+from slipway.features.history.results import Result
+from slipway.runtime.parts import PROGRAM
 
 SECONDS_KEPT = "kept"
 """The fact of a result that says for how many seconds a node of its pool is kept after its last pod; only where
 its nodes come and go."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A time of a node for one ``cause``; ``of`` is whose it is. ``source`` is from where its length is known."""
-
-    begins: float
-    ends: float
-    cause: str
-    of: str
-    source: str = ""
 
 
 @dataclass
@@ -69,24 +44,6 @@ class Paid:
         return self.paid / self.useful if self.useful else None
 
 
-def once(pieces: Iterable[Piece]) -> list[Piece]:
-    """The pieces of one node with each second in one of them alone, in the order of time."""
-    known = sorted((piece for piece in pieces if piece.ends > piece.begins), key=lambda piece: piece.begins)
-    times = sorted({time for piece in known for time in (piece.begins, piece.ends)})
-    at_once: list[tuple[int, int, Piece]] = []
-    apart: list[Piece] = []
-    begun = 0
-    for begins, ends in zip(times, times[1:]):  # noqa: B905, RUF007
-        while begun < len(known) and known[begun].begins <= begins:
-            heapq.heappush(at_once, (ORDER.index(known[begun].cause), begun, known[begun]))
-            begun += 1
-        while at_once and at_once[0][2].ends <= begins:
-            heapq.heappop(at_once)
-        if at_once:
-            apart.append(replace(at_once[0][2], begins=begins, ends=ends))
-    return apart
-
-
 def paid_for(results: Sequence[Result]) -> dict[str, Paid]:
     """What the nodes of ``results`` were paid for, by the path of the result.
 
@@ -110,18 +67,6 @@ def paid_for(results: Sequence[Result]) -> dict[str, Paid]:
             of.dollars = None if rate is None or of.dollars is None else of.dollars + rate * seconds / 3600
             of.until = max(of.until, on_node[-1].ends)
     return paid
-
-
-def parts_of(usage: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The seconds of pods by what they went for, without what their nodes were paid for before and after them."""
-    seconds: dict[str, float] = {}
-    for pod in usage:
-        parts = pod.get("parts")
-        known = cast("Mapping[str, Any]", parts) if isinstance(parts, dict) else {}
-        for part in WORK:
-            if (of_pod := _number(known.get(part))) is not None:
-                seconds[part] = seconds.get(part, 0.0) + of_pod
-    return seconds
 
 
 @dataclass(frozen=True)
@@ -163,7 +108,7 @@ def _pieces(pods: Sequence[_Pod]) -> Iterable[Piece]:
         for part in WORK:
             yield Piece(begins, min(begins + pod.parts[part], pod.ends), part, pod.of)
             begins += pod.parts[part]
-    for before, after in zip(pods, sorted(pods, key=lambda pod: pod.begins)[1:]):  # noqa: B905
+    for before, after in zip(pods, sorted(pods, key=lambda pod: pod.begins)[1:], strict=False):
         # Where others are there meanwhile, it is theirs.
         yield Piece(before.ends, after.begins, KEPT, before.of)
     yield Piece(last.ends, last.ends + (last.kept or 0.0), KEPT, last.of)
@@ -177,4 +122,4 @@ def _written(fact: object) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
