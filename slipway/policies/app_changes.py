@@ -1,14 +1,15 @@
 """Policies about a change of Kueue's API, and about files that no revision has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from slipway.infra.pipelines.discovery import outside
-from slipway.infra.review.contract import Harm, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import key_of
 from slipway.infra.settings.pipelines import KEY
-from slipway.policies.changes import Change, ChangePolicy, cause, undo
+from slipway.policies.changes import Change, cause, undo
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 
@@ -26,18 +27,6 @@ def _find_kueue(change: Change) -> Iterator[Violation]:
                 "other stacks that wait there wait for ever",
                 f"{undo(compared)}; or first take `slipway:kueue` out of the stacks that have queues there",
             )
-
-
-APP_CHANGE_POLICIES = (
-    ChangePolicy(
-        "deletes-queue-api",
-        Severity.WARNING,
-        "A change does not take Kueue from a cluster, where other stacks may have queues.",
-        _find_kueue,
-        "Leave it there; or first take `slipway:kueue` out of the stacks that have queues there.",
-        harm=Harm.INTERRUPTION,
-    ),
-)
 
 
 SECTION = f"slipway:{KEY}"
@@ -60,13 +49,10 @@ def _find_uncompared(change: Change) -> Iterator[Violation]:
         )
 
 
-OUTSIDE_FOLDER_POLICIES: Sequence[ChangePolicy] = (
-    ChangePolicy(
-        "not-comparable",
-        Severity.WARNING,
-        "A preview has both revisions of all files: those of each pipeline are in the repository.",
-        _find_uncompared,
-        "Compare with what is up by `pulumi preview`; or move the folder below `workloads/`.",
-        harm=None,
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "deletes-queue-api": _find_kueue,
+        "not-comparable": _find_uncompared,
+    },
 )

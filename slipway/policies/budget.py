@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from slipway.evaluated.places import is_moved
 from slipway.evaluated.schedule import JobDuration
 from slipway.evaluated.workloads import CRON_JOB
 from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE, USAGE_ANNOTATION
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Stack, at, mapping, strings, text
 from slipway.infra.schema.cron import times_a_month
 from slipway.infra.schema.problems import listed
@@ -129,27 +130,11 @@ def _is_counted(properties: Mapping[str, Any]) -> bool:
     return USAGE_ANNOTATION in strings(at(properties, "metadata", "annotations"))
 
 
-POLICIES = (
-    Policy(
-        "budget-too-small",
-        Severity.ERROR,
-        "No run costs more than `slipway:budget` before its programs have computed.",
-        _find_too_small,
-        "Write more, take cheaper pools, or run less.",
-        harm=Harm.REFUSAL,
-    ),
-    Policy(
-        "budget-may-end-run",
-        Severity.WARNING,
-        "No run may cost more than `slipway:budget` within its time limits.",
-        _find_may_end,
-        "Shorten time limits, or raise the budget.",
-    ),
-    Policy(
-        "budget-not-counted",
-        Severity.WARNING,
-        "The price of each pool that steps use is known where a stack has a budget.",
-        _find_not_counted,
-        "Take pools with a known price, or limit steps by `time_limit`.",
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "budget-too-small": _find_too_small,
+        "budget-may-end-run": _find_may_end,
+        "budget-not-counted": _find_not_counted,
+    },
 )

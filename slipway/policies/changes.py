@@ -1,9 +1,10 @@
 """Policies about a change from one stack to another: what an update would delete, open or fail at."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from slipway.evaluated.model import Operation
 from slipway.evaluated.operations import GOES, ResourceDiff
@@ -12,7 +13,7 @@ from slipway.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unev
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.kubernetes.review import CLAIM, CLIENT_SERVICE, NAMESPACE, VOLUME
 from slipway.infra.placed import SCHEDULED_RUN
-from slipway.infra.review.contract import Harm, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.effects import Consequence
 from slipway.infra.review.facts import Effect
 from slipway.infra.review.property_diff import Difference, path_text, without_indices
@@ -66,21 +67,6 @@ class Change:
         """Whether the update deletes or replaces the resource with this URN."""
         compared = self.by_urn.get(urn)
         return compared is not None and compared.deleted is not None
-
-
-@dataclass(frozen=True)
-class ChangePolicy:
-    """A rule about an update, and what a breach of it does to the user; None where that is not known.
-
-    The fields are those of `slipway.infra.review.contract.Policy`.
-    """
-
-    id: str
-    severity: Severity
-    title: str
-    check: Callable[[Change], Iterable[Violation]]
-    fix: str
-    harm: Harm | None
 
 
 def _find_lost(change: Change) -> Iterator[Violation]:
@@ -424,79 +410,17 @@ def _describe(resource: Resource) -> str:
     return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
 
 
-POLICIES: Sequence[ChangePolicy] = (
-    ChangePolicy(
-        "deletes-data",
-        Severity.ERROR,
-        "A change deletes or replaces nothing that holds users' data: buckets, file systems, claims, volumes, "
-        "repositories, keys, logs, addresses, clusters; and it shortens no time after which data are deleted.",
-        _find_lost,
-        "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
-        harm=Harm.LOSS,
-    ),
-    ChangePolicy(
-        "deletion-refused",
-        Severity.ERROR,
-        "A change deletes or replaces nothing that is protected, or that its cloud does not delete as it is.",
-        _find_refused,
-        "Leave it as it is; or take its protection away, or empty it, in an update of its own.",
-        harm=Harm.REFUSAL,
-    ),
-    ChangePolicy(
-        "update-refused",
-        Severity.ERROR,
-        "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
-        _find_not_carried_out,
-        "Leave the property as it is, or do what the finding says.",
-        harm=Harm.REFUSAL,
-    ),
-    ChangePolicy(
-        "lets-in",
-        Severity.WARNING,
-        "Whom a change lets in from outside the clusters is meant to come in: accounts, roles, groups, networks.",
-        _find_new_access,
-        "Read who may do what; go on where that is meant.",
-        harm=Harm.OPENING,
-    ),
-    ChangePolicy(
-        "safeguard-off",
-        Severity.WARNING,
-        "A change switches no safeguard off: a log, backups, old versions, protection from deletion.",
-        _find_unguarded,
-        "Leave it on.",
-        harm=Harm.OPENING,
-    ),
-    ChangePolicy(
-        "ends-running-pods",
-        Severity.WARNING,
-        "A change deletes or replaces no node pool, and updates nothing in place, so that the pods that run there "
-        "end.",
-        _find_ended_work,
-        "Run `pulumi up` while no Job runs there.",
-        harm=Harm.INTERRUPTION,
-    ),
-    ChangePolicy(
-        "deletes-namespace",
-        Severity.WARNING,
-        "A change deletes or replaces no namespace: everything in it goes, also what others put there.",
-        _find_lost_namespaces,
-        "Leave its name as it is; or look what is in it first.",
-        harm=Harm.LOSS,
-    ),
-    ChangePolicy(
-        "stops-answering",
-        Severity.WARNING,
-        "A change takes no service and no schedule away that people or programs count on.",
-        _find_stopped,
-        "Keep it in the stack; go on where nobody counts on it any more.",
-        harm=Harm.INTERRUPTION,
-    ),
-    ChangePolicy(
-        "leaves-billed",
-        Severity.WARNING,
-        "A change leaves nothing behind that is billed and that Pulumi only forgets.",
-        _find_left,
-        "Keep it in the stack; or delete or switch it off by hand once nothing needs it.",
-        harm=Harm.COST,
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "deletes-data": _find_lost,
+        "deletion-refused": _find_refused,
+        "update-refused": _find_not_carried_out,
+        "lets-in": _find_new_access,
+        "safeguard-off": _find_unguarded,
+        "ends-running-pods": _find_ended_work,
+        "deletes-namespace": _find_lost_namespaces,
+        "stops-answering": _find_stopped,
+        "leaves-billed": _find_left,
+    },
 )

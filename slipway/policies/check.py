@@ -1,10 +1,12 @@
 """Runs the policies on a stack, and separates the findings that its file suppresses."""
 
 import shlex
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,9 +30,9 @@ from slipway.policies import (
     security,
     services,
 )
-from slipway.policies import jobs as interconnects
-from slipway.policies import jobs as limits
-from slipway.policies.changes import Change, ChangePolicy
+from slipway.policies.changes import Change
+
+TABLE = Path(__file__).with_name("policies.toml")
 
 SECTION = "slipway:policies"
 """The key of the stack file with the suppressions."""
@@ -43,94 +45,35 @@ UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
 LOST_POOL = "lost-pool"
 
-EVERYWHERE: Sequence[Policy] = (
-    *pods.POLICIES,
-    *pools.POLICIES,
-    *jobs.POLICIES,
-    *security.POLICIES,
-    *security.EXPOSED_SECRET_POLICIES,
-    *pods.IMAGE_POLICIES,
-    *pods.IMAGE_BUILD_POLICIES,
-    *security.PROTECTION_POLICIES,
-    *limits.LIMIT_POLICIES,
-    *services.POLICIES,
-    *pods.ROOM_POLICIES,
-    *pools.QUEUE_POLICIES,
-    *interconnects.INTERCONNECT_POLICIES,
-    *openings.POLICIES,
-    *budget.POLICIES,
-    *programs.POLICIES,
+EVERYWHERE = tuple(
+    policy
+    for module in (pods, pools, jobs, security, services, openings, budget, programs)
+    for policy in module.POLICIES
 )
 """The policies that hold on every cloud."""
 
-CHANGE_POLICIES: Sequence[ChangePolicy] = (
+CHANGE_POLICIES = (
     *changes.POLICIES,
-    *services.SERVICE_CHANGE_POLICIES,
-    *app_changes.APP_CHANGE_POLICIES,
+    *services.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
-    *app_changes.OUTSIDE_FOLDER_POLICIES,
+    *app_changes.POLICIES,
 )
 """The policies about an update."""
 
-ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
-    (
-        SETTINGS,
-        Severity.ERROR,
-        "The stack file is one that the program accepts; every problem of it is a finding.",
-        "The finding says what to write instead.",
-    ),
-    (
-        UNSET_SECRET,
-        Severity.WARNING,
-        "Every secret that a pipeline or an address needs is set; a preview goes on with a placeholder.",
-        "Set it before `pulumi up`, which refuses the stack without it.",
-    ),
-    (
-        DEPRECATED_KEY,
-        Severity.WARNING,
-        "No key of a stack file or `pipeline.yaml` has the name of an earlier release, which works for one minor "
-        "version.",
-        "Write the name that the finding says.",
-    ),
-    (
-        UNKNOWN_SUPPRESSION,
-        Severity.ERROR,
-        "A suppression names a policy that there is.",
-        "Correct the id.",
-    ),
-    (
-        UNUSED_SUPPRESSION,
-        Severity.WARNING,
-        "A suppression suppresses something.",
-        "Remove it.",
-    ),
-    (
-        REMOVED_STACK,
-        Severity.WARNING,
-        "A stack's file is removed after `pulumi destroy`: nothing else deletes what the stack declared.",
-        "Destroy the stack first.",
-    ),
-    (
-        LOST_POOL,
-        Severity.ERROR,
-        "A change of a stack leaves the pools on which Jobs and services of other stacks run, and these still fit "
-        "there.",
-        "Keep the pool as it is, or give the steps another one first.",
-    ),
-)
-"""Findings about stack files, which have no `Policy` and cannot be suppressed: id, severity, title and fix."""
+ABOUT_FILES: Mapping[str, Mapping[str, str]] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["stack-files"]
+"""Severity and title of findings about stack files, by id."""
 
 MOST_JOBS = 10
 """How many Jobs that lose their place are named."""
 
 
-def cloud_policies() -> list[tuple[str, Policy]]:
+def cloud_policies() -> list[tuple[str, Policy[Stack]]]:
     """The policies of one cloud each, with the cloud's display name."""
     return [(cloud.title, policy) for cloud in CLOUDS.values() for policy in cloud.review().policies]
 
 
 @cache
-def policies() -> Sequence[Policy]:
+def policies() -> Sequence[Policy[Stack]]:
     """All policies. Importing those of the clouds imports no cloud SDK."""
     return (*EVERYWHERE, *(policy for _, policy in cloud_policies()))
 
@@ -191,7 +134,7 @@ def check_change(
 
 
 def judge(
-    policy: Policy | ChangePolicy,
+    policy: Policy[Any],
     violations: Iterable[Violation],
     suppression: Suppression | None,
     today: date,
@@ -310,7 +253,7 @@ def _place(finding: Finding) -> tuple[tuple[int, ...], str, str, str]:
     return finding.rank, finding.policy, finding.resource, finding.reason
 
 
-def _finding(policy: Policy | ChangePolicy, violation: Violation, stacks: Iterable[Stack]) -> Finding:
+def _finding(policy: Policy[Any], violation: Violation, stacks: Iterable[Stack]) -> Finding:
     declared = (stack.resources.get(violation.resource) for stack in stacks)
     return Finding(
         policy=policy.id,
@@ -381,7 +324,7 @@ def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]
 
 
 def _about_file(policy: str, key: str, reason: str, fix: str) -> Finding:
-    severity = next(severity for name, severity, _, _ in ABOUT_FILES if name == policy)
+    severity = Severity(ABOUT_FILES[policy]["severity"])
     return Finding(policy=policy, severity=severity, resource=key, name=key, reason=reason, fix=fix)
 
 

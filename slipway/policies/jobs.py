@@ -4,6 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from slipway.evaluated.phrasing import duration
@@ -13,7 +14,7 @@ from slipway.infra.commands import page
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.pipelines.places import PLACES
 from slipway.infra.placed import STORE_GATE
-from slipway.infra.review.contract import Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     CONFIG_MAP,
     JOB,
@@ -107,34 +108,6 @@ def _find_outlasting(stack: Stack) -> Iterator[Violation]:
             )
 
 
-POLICIES = (
-    Policy(
-        "longer-than-login",
-        Severity.WARNING,
-        f"No Job may run for longer than the login of the pipeline that waits for it, {duration(LOGIN)}.",
-        _find_outlasting,
-        "Write `runs: cluster`, shorten the step's time_limit, or deploy from your own runner and suppress it.",
-    ),
-    Policy(
-        "spot-job-on-several-nodes",
-        Severity.WARNING,
-        "A Job whose pods work together is on nodes that nobody takes away.",
-        _find_together_on_spot,
-        "Use a pool that is not Spot, or save checkpoints every few minutes.",
-    ),
-    Policy(
-        "last-place-not-sure",
-        Severity.WARNING,
-        "The last place of a step with places is one whose nodes are bought on demand.",
-        _find_never_sure,
-        "Add a pool that is bought on demand at the end of the step's places.",
-    ),
-)
-
-
-# Jobs whose pods train together on nodes that could have a faster network between them.
-
-
 def _find_slower(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, JOB):
         # Pods with a subdomain have names by which they find one another.
@@ -150,20 +123,6 @@ def _find_slower(stack: Stack) -> Iterator[Violation]:
                 f"pool `{first.name}`{f' ({first.machine})' if first.machine else ''} could have a faster one",
                 f"write `{first.faster}` in the pool, with the one zone that all its nodes are in",
             )
-
-
-INTERCONNECT_POLICIES = (
-    Policy(
-        "slow-network-between-nodes",
-        Severity.WARNING,
-        "A Job on the GPUs of several nodes has the fastest network that their machine type can have.",
-        _find_slower,
-        "Switch the pool's fast network on.",
-    ),
-)
-
-
-# Limits of Kubernetes: the sizes of ConfigMaps and of admission policies, and numbers of objects in quotas.
 
 
 LIMIT = 1024 * 1024
@@ -291,33 +250,16 @@ def _find_too_many(stack: Stack) -> Iterator[Violation]:
             )
 
 
-LIMIT_POLICIES = (
-    Policy(
-        "configmap-too-large",
-        Severity.ERROR,
-        "The values of a ConfigMap have at most 1 MiB.",
-        _find_too_large,
-        "Put less into it, or ship the files in an image.",
-    ),
-    Policy(
-        "configmap-near-limit",
-        Severity.WARNING,
-        "The values of a ConfigMap leave a tenth of the 1 MiB that it can hold.",
-        _find_large,
-        "Put less into it, or ship the files in an image.",
-    ),
-    Policy(
-        "admission-too-long",
-        Severity.ERROR,
-        "The pods of a pipeline's schedule fit into the policy that admits its Jobs.",
-        _find_too_long,
-        "Shorten the step's command or environment.",
-    ),
-    Policy(
-        "count-over-quota",
-        Severity.ERROR,
-        "No more objects are declared than the ResourceQuota of their namespace allows.",
-        _find_too_many,
-        "Raise the quota, or declare less.",
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "longer-than-login": _find_outlasting,
+        "spot-job-on-several-nodes": _find_together_on_spot,
+        "last-place-not-sure": _find_never_sure,
+        "slow-network-between-nodes": _find_slower,
+        "configmap-too-large": _find_too_large,
+        "configmap-near-limit": _find_large,
+        "admission-too-long": _find_too_long,
+        "count-over-quota": _find_too_many,
+    },
 )

@@ -6,10 +6,11 @@ an address of their own are the subject of `slipway.policies.security`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from slipway.evaluated.operations import GOES
 from slipway.evaluated.workloads import PATCH, as_patched
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     Properties,
     Resource,
@@ -23,7 +24,7 @@ from slipway.infra.review.stack import (
     strings,
     texts,
 )
-from slipway.policies.changes import Change, ChangePolicy
+from slipway.policies.changes import Change
 from slipway.policies.services import list_servers
 
 INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"
@@ -267,24 +268,8 @@ def _find_opened(change: Change) -> Iterator[Violation]:
             )
 
 
-POLICIES = (
-    Policy(
-        "open-without-login",
-        Severity.ERROR,
-        "An Ingress, a Gateway or a Route leads people to a Service by TLS alone, and after a login.",
-        _find_unguarded,
-        "Use an app's `ingress`, or put a certificate and a login in front of it.",
-        harm=Harm.OPENING,
-    ),
-)
+TABLE = Path(__file__).with_name("policies.toml")
 
-CHANGE_POLICIES: Sequence[ChangePolicy] = (
-    ChangePolicy(
-        "opens-to-people",
-        Severity.WARNING,
-        "What a change opens to people outside the cluster, or takes away from them, is what somebody meant.",
-        _find_opened,
-        "Read who gets in, and by which login; go on where that is meant.",
-        harm=Harm.OPENING,
-    ),
-)
+POLICIES = policies_of(TABLE, {"open-without-login": _find_unguarded})
+
+CHANGE_POLICIES = policies_of(TABLE, {"opens-to-people": _find_opened})

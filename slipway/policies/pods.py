@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slipway.evaluated.phrasing import many
@@ -17,10 +18,8 @@ from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION
 from slipway.infra.pipelines.images import DATA, DIGESTS, IMAGES
 from slipway.infra.places import LIBRARY, PROJECT
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, strings
-
-# Pods that no node can take, with kube-scheduler's reasons. Clusters with unknown pools are left out.
 
 
 def _placed_pods(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
@@ -41,20 +40,6 @@ def _find_unschedulable(stack: Stack) -> Iterator[Violation]:
             "no pool can take its pod; " + "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
             "change what the pod asks for, selects or tolerates, or the pool that is meant for it",
         )
-
-
-POLICIES = (
-    Policy(
-        "unschedulable-pod",
-        Severity.ERROR,
-        "Every pod fits a node of some pool of its cluster: taints, selector, CPU, memory, storage and GPUs.",
-        _find_unschedulable,
-        "Change what the pod asks for, or the pool: the finding says what each pool lacks.",
-    ),
-)
-
-
-# What pods take of their nodes: the room that services leave, and that of many workers.
 
 
 def _find_beside_services(stack: Stack) -> Iterator[Violation]:
@@ -125,35 +110,6 @@ def _pool_names(places: Sequence[PoolRoom]) -> str:
     return " or ".join(f"`{place.pool.name}`" for place in places)
 
 
-ROOM_POLICIES = (
-    Policy(
-        "no-room-beside-services",
-        Severity.ERROR,
-        "A Job's pod fits a node of its pool beside the services that stay there.",
-        _find_beside_services,
-        "Let the pool have another node, ask for less, or place the service on another pool.",
-    ),
-    Policy(
-        "more-workers-than-room",
-        Severity.WARNING,
-        "The pods that a Job has at once fit its pool at its largest, beside the services there.",
-        _find_workers,
-        "Let the pool grow, ask for less for each worker, or have fewer of them.",
-    ),
-    Policy(
-        "more-nodes-than-room",
-        Severity.ERROR,
-        "A Job whose pods work together has a node for each, with its pool at its largest, beside the services "
-        "there.",
-        _find_nodes,
-        "Let the pool grow, ask for less for each pod, or have fewer nodes.",
-    ),
-)
-
-
-# Images whose content may change without a change of the stack.
-
-
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v2:Chart")
 
@@ -194,27 +150,6 @@ def _find_defaults(stack: Stack) -> Iterator[Violation]:
         yield Violation(file, f"{reason}: {', '.join(images)}", PINNING)
 
 
-IMAGE_POLICIES = (
-    Policy(
-        "unpinned-image",
-        Severity.ERROR,
-        "Every image is named by digest or by a tag with a whole version: not `latest`, `stable` or `3.11`.",
-        _find_images,
-        "Name the image by digest, or by a whole version that its publisher does not move.",
-    ),
-    Policy(
-        "default-image-by-tag",
-        Severity.WARNING,
-        "The images that are run by default are named by digest.",
-        _find_defaults,
-        PINNING,
-    ),
-)
-
-
-# Jobs that build images in the cluster without the guards that their pods need.
-
-
 @dataclass(frozen=True)
 class BuiltImage:
     """What a Job builds, as its annotation says: ``size`` are the bytes of its context's ``files``."""
@@ -251,13 +186,15 @@ def _find_unguarded(stack: Stack) -> Iterator[Violation]:
             )
 
 
-IMAGE_BUILD_POLICIES = (
-    Policy(
-        "unguarded-build",
-        Severity.WARNING,
-        "No image is built in the cluster, where BuildKit runs without seccomp and AppArmor.",
-        _find_unguarded,
-        "Name the image by digest, or suppress the finding for a Dockerfile that you trust.",
-        harm=Harm.OPENING,
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "unschedulable-pod": _find_unschedulable,
+        "no-room-beside-services": _find_beside_services,
+        "more-workers-than-room": _find_workers,
+        "more-nodes-than-room": _find_nodes,
+        "unpinned-image": _find_images,
+        "default-image-by-tag": _find_defaults,
+        "unguarded-build": _find_unguarded,
+    },
 )

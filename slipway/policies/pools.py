@@ -2,13 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from slipway.engine.provider_outputs import kind_of, object_name
 from slipway.evaluated.queues import GROUP, QueuedJob, Queues, queued_job, queues_of
 from slipway.evaluated.scheduling import HARD_EFFECTS, has_gpus, pools_of
 from slipway.evaluated.workloads import CRON_JOB, Workload, workloads
 from slipway.infra.kubernetes.labels import released_labels
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     JOB,
     NodePool,
@@ -23,8 +24,6 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.review.tables import node_price
 from slipway.infra.schema.problems import key_of
-
-# GPU pools that are billed while no Job needs them.
 
 
 def _find_without_taint(stack: Stack) -> Iterator[Violation]:
@@ -132,35 +131,6 @@ def _place(pool: NodePool, key: str) -> str:
     return pool.urn or key_of(("clusters", pool.cluster, "pools", pool.name, key))
 
 
-POLICIES = (
-    Policy(
-        "gpu-pool-without-taint",
-        Severity.ERROR,
-        "The nodes of a GPU pool carry a taint, where the cluster has other nodes for everything else.",
-        _find_without_taint,
-        "Taint the nodes, for example nvidia.com/gpu=present:NoSchedule.",
-    ),
-    Policy(
-        "gpu-pool-always-on",
-        Severity.WARNING,
-        "A GPU pool can go down to no node, or limits how long its nodes run.",
-        _find_always_on,
-        "Set the least number of nodes to 0, or a run limit.",
-        harm=Harm.COST,
-    ),
-    Policy(
-        "gpu-nodes-without-pods",
-        Severity.WARNING,
-        "A GPU pool has no more nodes at all times than pods of Jobs that run there at once.",
-        _find_never_used,
-        "Give it as many nodes as pods run at once, or let it scale from 0.",
-    ),
-)
-
-
-# Jobs that Kueue would never admit, since no quota of their queue is enough or none is for their pods.
-
-
 PREFIX = f"kubernetes:{GROUP}/"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
@@ -260,26 +230,14 @@ def _find_beyond_share(stack: Stack) -> Iterator[Violation]:
             yield Violation(workload.resource.urn, f"{reason}; {waits}", SHARE)
 
 
-QUEUE_POLICIES = (
-    Policy(
-        "queue-quota",
-        Severity.ERROR,
-        "The quota of a Job's queue is enough for all of its pods.",
-        _find_never_admitted,
-        "Ask for less or for fewer pods, or let a pool whose nodes can take them have more of these.",
-    ),
-    Policy(
-        "queue-share",
-        Severity.WARNING,
-        "The share of a Job's team is enough for all of its pods, so that others give back what they borrow.",
-        _find_beyond_share,
-        "Ask for less or for fewer pods, or give its namespace more in `slipway:kueue` `shares`.",
-    ),
-    Policy(
-        "queue-inactive",
-        Severity.ERROR,
-        "The queue of a Job is active, and for its namespace.",
-        _find_always_waiting,
-        "Declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace.",
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "gpu-pool-without-taint": _find_without_taint,
+        "gpu-pool-always-on": _find_always_on,
+        "gpu-nodes-without-pods": _find_never_used,
+        "queue-quota": _find_never_admitted,
+        "queue-share": _find_beyond_share,
+        "queue-inactive": _find_always_waiting,
+    },
 )

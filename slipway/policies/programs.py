@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from slipway.engine.provider_outputs import NOTICE
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     Properties,
     Resource,
@@ -302,21 +303,10 @@ def _find_refused(stack: Stack) -> Iterator[Violation]:
                 yield Violation(resource.urn, f"the API server refuses it: {place}: {reason}", "correct it there")
 
 
-POLICIES = (
-    Policy(
-        "output-as-text",
-        Severity.ERROR,
-        "No text has the notice in it that Pulumi puts in place of an output.",
-        _find_outputs_in_texts,
-        "Build the text with `pulumi.Output.concat`, `pulumi.Output.format` or `apply`.",
-        harm=Harm.REFUSAL,
-    ),
-    Policy(
-        "refused-by-kubernetes",
-        Severity.ERROR,
-        "An API server takes every Kubernetes object that the program declares.",
-        _find_refused,
-        "Write what the API reference of the kind asks for.",
-        harm=Harm.REFUSAL,
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "output-as-text": _find_outputs_in_texts,
+        "refused-by-kubernetes": _find_refused,
+    },
 )

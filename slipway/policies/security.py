@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from slipway.evaluated.pod_rules import breaches, words
 from slipway.evaluated.workloads import Workload, as_patched, workloads
 from slipway.infra.kubernetes.review import CLIENT_SERVICE
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.facts import Holding
 from slipway.infra.review.stack import (
     CONFIG_MAP,
@@ -89,30 +90,7 @@ def _from_few(spec: Mapping[str, Any]) -> bool:
     return not known(ranges) or (bool(ranges) and not whole_internet(texts(ranges)))
 
 
-POLICIES = (
-    Policy(
-        "pod-refused",
-        Severity.ERROR,
-        "A namespace that enforces the restricted standard has only pods that keep it.",
-        _find_refused,
-        "Set what the finding names, or use another namespace.",
-    ),
-    Policy(
-        "public-service",
-        Severity.ERROR,
-        "No Service is reachable from outside: LoadBalancer with a public address, NodePort, externalIPs.",
-        _find_public,
-        "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
-        harm=Harm.OPENING,
-    ),
-)
-
-
-# Secrets in places that everybody can read.
-#
 # The policy about the stack file needs no resources, so it also covers stacks whose program fails.
-
-
 SECRET_TYPE = "kubernetes:core/v1:Secret"
 
 OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
@@ -237,37 +215,6 @@ def _find_expanded(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-EXPOSED_SECRET_POLICIES = (
-    Policy(
-        "secret-in-plain-config",
-        Severity.ERROR,
-        "No secret stands in clear in the stack file.",
-        _find_plain,
-        "Withdraw it, and set the new one with `pulumi config set --secret`.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "secret-in-plain-object",
-        Severity.ERROR,
-        "No Kubernetes object holds a secret in clear: the data of Secrets are Pulumi secrets, and ConfigMaps, "
-        "arguments, variables and the values of charts have none.",
-        _find_objects,
-        "Take it from a secret configuration value, and let pods read it from a Secret.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "secret-in-command-line",
-        Severity.WARNING,
-        "No command line has the value of a variable that comes from a Secret, such as a service's `{password}`.",
-        _find_expanded,
-        "Let the program read the variable from its environment.",
-    ),
-)
-
-
-# Data without protection from deletion.
-
-
 OF_OTHERS = re.compile(
     r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
     r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
@@ -304,12 +251,14 @@ def _find_unprotected(stack: Stack) -> Iterator[Violation]:
             )
 
 
-PROTECTION_POLICIES = (
-    Policy(
-        "production-unprotected",
-        Severity.ERROR,
-        "A stack whose name has `prod` in it protects what holds data.",
-        _find_unprotected,
-        f"Set `{PROTECT}: true`, and the resource option protect on resources of your own.",
-    ),
+POLICIES = policies_of(
+    Path(__file__).with_name("policies.toml"),
+    {
+        "pod-refused": _find_refused,
+        "public-service": _find_public,
+        "secret-in-plain-config": _find_plain,
+        "secret-in-plain-object": _find_objects,
+        "secret-in-command-line": _find_expanded,
+        "production-unprotected": _find_unprotected,
+    },
 )

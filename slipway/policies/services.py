@@ -1,7 +1,8 @@
 """Services and apps: whether their nodes stay, who may connect, and what an update does to them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slipway.evaluated.model import Operation
@@ -24,7 +25,7 @@ from slipway.infra.kubernetes.review import (
     SECRET,
     secrets_of,
 )
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     JOB,
     NodePool,
@@ -36,10 +37,8 @@ from slipway.infra.review.stack import (
     strings,
     texts,
 )
-from slipway.policies.changes import Change, ChangePolicy, cause, undo
+from slipway.policies.changes import Change, cause, undo
 from slipway.policies.security import find_holding
-
-# Services and apps: whether their nodes stay, and who may connect to them.
 
 
 def list_servers(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
@@ -135,34 +134,16 @@ def _find_behind_schedule(stack: Stack) -> Iterator[Violation]:
             )
 
 
-POLICIES = (
-    Policy(
-        "app-behind-schedule",
-        Severity.WARNING,
-        "An app that reads results of a pipeline with a schedule follows the newest good run.",
-        _find_behind_schedule,
-        "Write `follow: newest` at the app.",
-    ),
-    Policy(
-        "service-on-spot",
-        Severity.ERROR,
-        "A service, and every StatefulSet, runs on nodes that are not taken back: no Spot, preemptible or "
-        "flex-start nodes.",
-        _find_on_spot,
-        "Place it on a pool whose nodes stay.",
-    ),
-    Policy(
-        "service-open-to-all",
-        Severity.ERROR,
-        "A NetworkPolicy says who may connect to what a Service leads to.",
-        _find_open,
-        "Add a NetworkPolicy with the pods that may connect.",
-        harm=Harm.OPENING,
-    ),
+TABLE = Path(__file__).with_name("policies.toml")
+
+POLICIES = policies_of(
+    TABLE,
+    {
+        "app-behind-schedule": _find_behind_schedule,
+        "service-on-spot": _find_on_spot,
+        "service-open-to-all": _find_open,
+    },
 )
-
-
-# Policies about changes of services: queues that are created anew, new passwords, volumes out of reach.
 
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
@@ -301,29 +282,11 @@ def _places(resource: Resource, stack: Stack) -> _Places | None:
     )
 
 
-SERVICE_CHANGE_POLICIES: Sequence[ChangePolicy] = (
-    ChangePolicy(
-        "deletes-queue",
-        Severity.WARNING,
-        "A change deletes or replaces no queue: what is in it is found again from the store, but who works waits.",
-        _find_rebuilt,
-        "Run `pulumi up` while nothing works on its items, or leave it as it is.",
-        harm=Harm.INTERRUPTION,
-    ),
-    ChangePolicy(
-        "password-out-of-step",
-        Severity.ERROR,
-        "A change gives no new password to some pods while others go on with the old one.",
-        _find_passwords,
-        "Leave it as it is, or start the pods of the service anew with it.",
-        harm=Harm.INTERRUPTION,
-    ),
-    ChangePolicy(
-        "volume-out-of-reach",
-        Severity.ERROR,
-        "A change moves no pod, and no nodes of its pool, away from the zone in which its volume is.",
-        _find_out_of_reach,
-        "Keep the zones, or take a pool with nodes in the same zone.",
-        harm=Harm.INTERRUPTION,
-    ),
+CHANGE_POLICIES = policies_of(
+    TABLE,
+    {
+        "deletes-queue": _find_rebuilt,
+        "password-out-of-step": _find_passwords,
+        "volume-out-of-reach": _find_out_of_reach,
+    },
 )

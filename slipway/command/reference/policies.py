@@ -6,11 +6,11 @@ python -m slipway.command.reference.policies --check    # exit 1 where it is out
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from slipway.files import write_or_check
 from slipway.infra.places import LIBRARY
 from slipway.infra.review.contract import Policy, Severity
-from slipway.policies.changes import ChangePolicy
 from slipway.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, cloud_policies
 
 PAGE = LIBRARY / "docs" / "policies.md"
@@ -54,9 +54,9 @@ A [policy of changes](#changes) is suppressed in the stack file that the change 
 that it is about. Without `until`, a suppression that the base has already was for an earlier change, and does not
 count.
 
-`python -m slipway.command.reference.policies` writes the tables below from the policies in `slipway/policies` and
-`infra/clouds/<cloud>/review`; change them there. Where *Warning* does not stand before the rule, a finding is an
-error.
+`python -m slipway.command.reference.policies` writes the tables below from `slipway/policies/policies.toml` and
+`infra/clouds/<cloud>/data/policies.toml`; change them there. Where *Warning* does not stand before the rule, a
+finding is an error.
 """
 
 NEXT = """
@@ -81,11 +81,11 @@ def page() -> str:
     for cloud, policy in cloud_policies():
         tables.setdefault(cloud, []).append(_cells(policy))
     tables[change] = [_cells(policy) for policy in CHANGE_POLICIES]
-    tables[file] = [(name, severity, title) for name, severity, title, _ in ABOUT_FILES]
+    tables[file] = [(name, Severity(row["severity"]), row["title"]) for name, row in ABOUT_FILES.items()]
     return HEAD + "".join(_table(heading, rows) for heading, rows in tables.items()) + NEXT
 
 
-def _cells(policy: Policy | ChangePolicy) -> tuple[str, Severity, str]:
+def _cells(policy: Policy[Any]) -> tuple[str, Severity, str]:
     return policy.id, policy.severity, policy.title
 
 

@@ -5,9 +5,12 @@ Everything in this folder is plain data: a declared stack without the SDKs that 
 clouds answer through a `Review`. Importing any of it, a cloud's review included, never imports an SDK.
 """
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
+from typing import Generic, TypeVar
 
 from slipway.infra.review.facts import (
     Charge,
@@ -20,8 +23,6 @@ from slipway.infra.review.facts import (
     Quota,
 )
 from slipway.infra.review.stack import NodePool, Resource, Stack
-
-# Policies: rules about a whole stack.
 
 
 class Harm(StrEnum):
@@ -55,21 +56,34 @@ class Violation:
     fix: str
 
 
-@dataclass(frozen=True)
-class Policy:
-    """A rule about a whole stack.
+Subject = TypeVar("Subject")
 
-    ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a
-    breach of it, where that is the same for all of them. ``harm`` is what a breach does to the user, None where it
-    is bad practice alone.
+
+@dataclass(frozen=True)
+class Policy(Generic[Subject]):
+    """A rule about a whole stack, or about a change of one.
+
+    Suppressions name its ``id``, and ``title`` is the rule in one sentence. ``harm`` is what a breach does to the
+    user, None where it is bad practice alone.
     """
 
     id: str
     severity: Severity
     title: str
-    check: Callable[[Stack], Iterable[Violation]]
-    fix: str = ""
+    check: Callable[[Subject], Iterable[Violation]]
     harm: Harm | None = None
+
+
+def policies_of(
+    table: Path, checks: Mapping[str, Callable[[Subject], Iterable[Violation]]]
+) -> tuple[Policy[Subject], ...]:
+    """A policy for each of ``checks``, by its id, with what the TOML file ``table`` says of it."""
+    rows = tomllib.loads(table.read_text(encoding="utf-8"))
+    return tuple(
+        Policy(name, Severity(row["severity"]), row["title"], check, Harm(row["harm"]) if "harm" in row else None)
+        for name, check in checks.items()
+        for row in (rows[name],)
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ class Review:
     charges: Callable[[Stack], Sequence[Charge]] = lambda _: ()
     disk_price: Callable[[Disk, Stack], Price | None] = lambda _, __: None
     quotas: Callable[[Stack], Sequence[Quota]] = lambda _: ()
-    policies: Sequence[Policy] = ()
+    policies: Sequence[Policy[Stack]] = ()
     replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
     computed: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
     holding: Callable[[Resource, Stack], Holding | None] = lambda _, __: None

@@ -20,9 +20,6 @@ from slipway.infra.review.property_diff import (
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, Resource, is_true, unknown
 from slipway.infra.schema.quantities import seconds, size_in_bytes
 
-# Which changes replace a resource, from the reviews of all clouds.
-
-
 BLOCK = "{}"
 IDENTIFIER = ("clusterIdentifier",)
 
@@ -114,9 +111,6 @@ def _forces(force: _Force, difference: Difference) -> bool:
         )
         return block or any(without_indices(path) == force.path for path in difference.leaves[1:])
     return touches(force.path, difference)
-
-
-# The effects of updates in place, from the tables of the clouds and of Kubernetes.
 
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:-.*)?")

@@ -252,9 +252,6 @@ class InPlace:
     restore: str = NOT_RESTORED
 
 
-# What is found out about a stack before its first `pulumi up`: missing, not to be told, or fine.
-
-
 STACK = "{stack}"
 """Stands for the stack's name in a text, so that one text can be told of several stacks."""
 

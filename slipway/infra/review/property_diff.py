@@ -189,9 +189,6 @@ def _index_by_key(elements: list[Any]) -> dict[str, int] | None:
     return None
 
 
-# Shortens values of properties for display, without secrets.
-
-
 LIMIT = 200
 """Most characters of a value that is shown."""
 

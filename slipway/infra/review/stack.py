@@ -238,13 +238,8 @@ class Stack:
         return resource.provider.rpartition("::")[2] if resource.package == "kubernetes" else ""
 
 
-# Typed looks into plain values: properties of resources, Kubernetes objects, settings, JSON files.
-#
-# Keys may be missing, and values may have any type. `Unknown`, `Partial` and `Secret` stand in for values that
-# only
-# an update can tell, and for secret ones.
-
-
+# Keys of plain values may be missing, and values may have any type. `Unknown`, `Partial` and `Secret` stand in for
+# values that only an update can tell, and for secret ones.
 Properties = Mapping[str, Any]
 
 
@@ -381,9 +376,6 @@ def leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
 def known(value: object) -> bool:
     """Whether ``value`` has no part that only an update can tell."""
     return not any(isinstance(leaf, Unknown) for _, leaf in leaves(value))
-
-
-# Address blocks as firewalls and endpoints take them.
 
 
 EVERYWHERE = "0.0.0.0/0"

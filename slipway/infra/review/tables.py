@@ -18,8 +18,6 @@ from slipway.infra.platform import Rate
 from slipway.infra.review.facts import NOT_RESTORED, Charge, Effect, Holding, InPlace, Price, Seconds, Source, When
 from slipway.infra.review.stack import Resource, at, is_true, unknown
 
-# Reads the data files of reviews: sources, durations, and what changes do.
-
 
 def sources(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Source]:
     """By id. Raises ValueError where one has neither ``date`` nor ``read``, or both."""
@@ -92,21 +90,16 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
     )
 
 
-# What of users' data goes with a resource that is deleted, as dated data: a cloud's table of holdings.
-#
-# A table is TOML. ``[sources.<id>]`` is as in `slipway.infra.review.tables`. All other tables are ``["<type>"]``:
+# A table of holdings is TOML. ``[sources.<id>]`` is as above. All other tables are ``["<type>"]``:
 #
 # - ``lost``: what is gone with the resource, as the object of "deletes": ``the bucket and everything in it``;
 # - ``kept``: why the data outlive the resource; not given where they do not;
 # - ``emptied_by``: the property without which the cloud refuses to delete what is not empty, ``forceDestroy``;
 # - ``guarded_by``: the property with which the cloud or the provider refuses to delete it, ``deletionProtection``;
 # - ``restore``: how it can be had back, with ``{days}`` for the value of ``window``, a path to a number of
-# ``unit``
-#   (``days`` or ``seconds``), or for ``default`` days where the property is not set;
+#   ``unit`` (``days`` or ``seconds``), or for ``default`` days where the property is not set;
 # - ``meant``: true where nothing has to protect the resource, because it holds no data;
 # - ``source``.
-
-
 _SECONDS_A_DAY = 86_400
 
 
@@ -155,13 +148,9 @@ def holdings_from(path: Path) -> Mapping[str, Row]:
     return MappingProxyType({type_: Row(source=known[row.pop("source")], **row) for type_, row in content.items()})
 
 
-# List prices as dated data: a cloud's table, and how a price by the month counts by the hour.
-#
-# A table is TOML. ``[sources.<id>]`` is as in `slipway.infra.review.tables`; ``[kinds]`` names the source of each
+# A table of list prices is TOML. ``[sources.<id>]`` is as above; ``[kinds]`` names the source of each
 # kind of row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by
 # ``"*"`` for all regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
-
-
 HOURS_A_MONTH = 730
 """What all clouds count as a month: a twelfth of a year's 8,760 hours."""
 

@@ -1,9 +1,10 @@
 """What a preview says of clusters that are already there. None of it imports the SDK."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from slipway.infra.clouds.existing.settings import S3Driver, s3_drivers
-from slipway.infra.review.contract import Policy, Review, Severity, Violation
+from slipway.infra.review.contract import Review, Violation, policies_of
 from slipway.infra.review.facts import Charge, Identity
 from slipway.infra.review.stack import KUBERNETES_PROVIDER, Properties, Stack, at, mapping, mappings, text, texts
 
@@ -81,14 +82,6 @@ def _volumes(properties: Properties) -> Iterator[Properties]:
         pending.extend(filter(None, map(mapping, value.values())))
 
 
-POLICIES: Sequence[Policy] = (
-    Policy(
-        "store-cannot-rename",
-        Severity.ERROR,
-        "What pods write to can rename and append: steps publish a checkpoint by renaming it.",
-        _cannot_rename,
-        "Use a store that renames, or mount this one read-only.",
-    ),
-)
+POLICIES = policies_of(Path(__file__).parent / "data" / "policies.toml", {"store-cannot-rename": _cannot_rename})
 
 REVIEW = Review(charges=charges, identities=identities, policies=POLICIES)

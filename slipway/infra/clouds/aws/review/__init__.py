@@ -27,9 +27,6 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.review.tables import holdings_from, in_place_from, replacing_from
 
-# Who may do what on AWS, and from where control planes can be reached, in a few words each.
-
-
 EKS_CLUSTER = "aws:eks/cluster:Cluster"
 ROLE = "aws:iam/role:Role"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -144,9 +141,6 @@ def _endpoint(cluster: Resource) -> str:
     if at(vpc, "endpointPrivateAccess") is True:
         parts.append("from the VPC")
     return "; ".join(parts) or "from nowhere"
-
-
-# Who outside the clusters is let in on AWS: principals of IAM and networks, each with what they may do.
 
 
 ENTRY = "aws:eks/accessEntry:AccessEntry"
@@ -322,11 +316,7 @@ REVIEW = Review(
     charges=charges.charges,
     disk_price=charges.disk_price,
     quotas=charges.quotas,
-    policies=(
-        *policies.POLICIES,
-        *policies.NETWORK_POLICIES,
-        *policies.GRANT_POLICIES,
-    ),
+    policies=policies.POLICIES,
     replacing=partial(replacing_from, DATA / "replacing.json"),
     holding=holding,
     in_place=partial(in_place_from, DATA / "in_place.toml"),

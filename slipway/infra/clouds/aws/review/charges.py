@@ -31,9 +31,6 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of, scaled
 
-# What a node costs, part by part, from plain values: for previews and for the program.
-
-
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 
 ON_DEMAND, SPOT = "on demand", "Spot"
@@ -89,9 +86,6 @@ def _machine(name: str, region: str, column: str) -> Price | None:
     known = instance_type(name)
     vcpu = TABLE.price("families", name.partition(".")[0], region, "vcpu")
     return scaled(vcpu, known.vcpus) if known else None
-
-
-# What resources are billed for.
 
 
 FREE = (
@@ -296,9 +290,6 @@ def _way(group: Properties, machines: Properties) -> str:
 
 def _region(resource: Resource) -> str:
     return text(at(resource.properties, "region"))
-
-
-# Which quotas of AWS a stack needs with every pool at its largest.
 
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"

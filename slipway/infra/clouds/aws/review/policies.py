@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from slipway.infra.clouds.aws.nodes import CLUSTER
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     UNKNOWN,
     Properties,
@@ -18,9 +19,6 @@ from slipway.infra.review.stack import (
     texts,
     whole_internet,
 )
-
-# Ways in from the Internet: endpoints of clusters, security groups and load balancers.
-
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
@@ -78,37 +76,6 @@ def _load_balancers(stack: Stack) -> Iterator[Violation]:
             yield Violation(balancer.urn, "it has public addresses", "set internal: true")
 
 
-NETWORK_POLICIES = (
-    Policy(
-        "aws-public-endpoint",
-        Severity.ERROR,
-        "The public endpoint of an EKS cluster is off, or open to named networks only.",
-        _endpoints,
-        "Name the networks that need it.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "aws-open-security-group",
-        Severity.ERROR,
-        "No security group lets the whole Internet in.",
-        _groups,
-        "Name the security groups or the ranges that have to come in.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "aws-public-load-balancer",
-        Severity.ERROR,
-        "Load balancers are internal.",
-        _load_balancers,
-        "Set internal: true.",
-        harm=Harm.OPENING,
-    ),
-)
-
-
-# Reads the IAM policy documents of resources: JSON, which may be unknown before an update.
-
-
 LIMITS = (
     "aws:principalaccount",
     "aws:principalarn",
@@ -161,9 +128,6 @@ def condition_keys(statement: Properties) -> Iterator[str]:
     """The keys of its conditions, in lower case: IAM takes them in any."""
     for tested in mapping(statement.get("Condition")).values():
         yield from (text(key).lower() for key in mapping(tested))
-
-
-# Buckets that strangers can read.
 
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
@@ -229,21 +193,6 @@ def _open_acl(resource: Resource) -> str:
     return canned if canned in PUBLIC_ACLS else open_to
 
 
-POLICIES = (
-    Policy(
-        "aws-public-bucket",
-        Severity.ERROR,
-        "Every bucket blocks public access, and neither policy nor ACL is for everybody.",
-        _public,
-        "Declare a BucketPublicAccessBlock with all four flags, and name who needs access.",
-        harm=Harm.OPENING,
-    ),
-)
-
-
-# Roles that anybody can take on.
-
-
 ROLE = "aws:iam/role:Role"
 
 
@@ -274,13 +223,13 @@ def _any_subject(statement: Properties) -> bool:
     return bool(federated) and by_token and not any(key.endswith(":sub") for key in condition_keys(statement))
 
 
-GRANT_POLICIES = (
-    Policy(
-        "aws-open-trust",
-        Severity.ERROR,
-        "No role can be taken on by any account, or with any token of an identity provider.",
-        _trust,
-        "Name who may take it on.",
-        harm=Harm.OPENING,
-    ),
+POLICIES = policies_of(
+    Path(__file__).parents[1] / "data" / "policies.toml",
+    {
+        "aws-public-endpoint": _endpoints,
+        "aws-open-security-group": _groups,
+        "aws-public-load-balancer": _load_balancers,
+        "aws-public-bucket": _public,
+        "aws-open-trust": _trust,
+    },
 )

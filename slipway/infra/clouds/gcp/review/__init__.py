@@ -35,9 +35,6 @@ from slipway.infra.review.stack import (
 )
 from slipway.infra.review.tables import computed_from, holdings_from, in_place_from, replacing_from
 
-# Who outside the clusters is let in on Google Cloud: members of IAM and networks, each with what they may do.
-
-
 FIREWALL = "gcp:compute/firewall:Firewall"
 FILESTORE = "gcp:filestore/instance:Instance"
 
@@ -150,9 +147,6 @@ def _scope(grant: Resource) -> str:
     kind = re.sub(r"(?:IAM|Iam)(?:Member|Binding|Policy)$", "", grant.type.rpartition(":")[2])
     name = next(filter(None, (text(grant.properties.get(key)) for key in SCOPES)), grant.name)
     return f"the {kind[:1].lower()}{kind[1:]} {name}" if kind else name
-
-
-# Who may do what on Google Cloud, and from where control planes can be reached, in a few words each.
 
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
@@ -303,9 +297,6 @@ def _endpoint(cluster: Resource) -> str:
         names = [text(block.get("cidrBlock")) for block in blocks]
         parts.append(f"IP endpoint, for {', '.join(filter(None, names)) or 'every address'}")
     return "; ".join(parts) or "from the VPC alone"
-
-
-# Which quotas of Google Cloud a stack needs with every pool at its largest.
 
 
 QUOTA_DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
@@ -498,13 +489,7 @@ REVIEW = Review(
     charges=charges.charges,
     disk_price=charges.disk_price,
     quotas=quotas,
-    policies=(
-        *access_policies.POLICIES,
-        *access_policies.NETWORK_POLICIES,
-        *access_policies.GRANT_POLICIES,
-        *policies.PLACE_POLICIES,
-        *policies.POLICIES,
-    ),
+    policies=(*access_policies.POLICIES, *policies.PLACE_POLICIES, *policies.POLICIES),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     computed=partial(computed_from, DATA / "replacing.json"),
     holding=holding,

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from slipway.infra.clouds.gcp.nodes import CLUSTER
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     UNKNOWN,
     Resource,
@@ -20,9 +21,6 @@ from slipway.infra.review.stack import (
     texts,
     whole_internet,
 )
-
-# Reads IAM bindings from the resources that declare them, and finds members that stand for everyone.
-
 
 EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
 """Anyone, and anyone with any Google account.
@@ -57,9 +55,6 @@ def _document(value: object) -> Any:
         return mapping(json.loads(text(value) or "{}"))
     except ValueError:
         return {}
-
-
-# Ways in from the Internet: endpoints of clusters, firewalls and load balancers.
 
 
 FIREWALL = "gcp:compute/firewall:Firewall"
@@ -129,37 +124,6 @@ def _load_balancers(stack: Stack) -> Iterator[Violation]:
             )
 
 
-NETWORK_POLICIES = (
-    Policy(
-        "gcp-public-endpoint",
-        Severity.ERROR,
-        "The IP endpoint of a GKE control plane is off, private, or open to named networks only.",
-        _endpoints,
-        "Name the networks, or use the DNS endpoint, which IAM guards.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "gcp-open-firewall",
-        Severity.ERROR,
-        "No firewall rule lets the whole Internet in.",
-        _firewalls,
-        "Name the ranges that have to come in.",
-        harm=Harm.OPENING,
-    ),
-    Policy(
-        "gcp-public-load-balancer",
-        Severity.ERROR,
-        "Load balancers are internal.",
-        _load_balancers,
-        "Set loadBalancingScheme to an internal one.",
-        harm=Harm.OPENING,
-    ),
-)
-
-
-# Buckets that strangers can read.
-
-
 BUCKET = "gcp:storage/bucket:Bucket"
 
 GRANTS = (
@@ -217,21 +181,6 @@ def _everyone_in_list(resource: Resource) -> str:
     return ", ".join(sorted(named & (EVERYONE | PUBLIC_ACLS)))
 
 
-POLICIES = (
-    Policy(
-        "gcp-public-bucket",
-        Severity.ERROR,
-        "Buckets enforce public access prevention, and no binding or ACL is for everyone.",
-        _public,
-        "Set publicAccessPrevention: enforced, and name the accounts that need access.",
-        harm=Harm.OPENING,
-    ),
-)
-
-
-# IAM grants that are for everyone.
-
-
 GRANT = re.compile(r"gcp:.*(?:IAM|Iam)(?:Member|Binding|Policy)$")
 
 
@@ -253,13 +202,13 @@ def _grants(stack: Stack) -> list[Resource]:
     return [resource for resource in stack.resources.values() if not resource.read and GRANT.search(resource.type)]
 
 
-GRANT_POLICIES = (
-    Policy(
-        "gcp-iam-everyone",
-        Severity.ERROR,
-        "No IAM grant is for everyone, or for all that an identity pool lets in.",
-        _everyone,
-        "Name the accounts that need it.",
-        harm=Harm.OPENING,
-    ),
+POLICIES = policies_of(
+    Path(__file__).parents[1] / "data" / "policies.toml",
+    {
+        "gcp-public-endpoint": _endpoints,
+        "gcp-open-firewall": _firewalls,
+        "gcp-public-load-balancer": _load_balancers,
+        "gcp-public-bucket": _public,
+        "gcp-iam-everyone": _everyone,
+    },
 )

@@ -41,9 +41,6 @@ from slipway.infra.review.stack import (
 from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of
 from slipway.infra.schema.quantities import amounts
 
-# The pods that a stack runs on GKE Autopilot, which bills them in place of nodes.
-
-
 _TEMPLATE = ("spec", "template")
 
 KINDS: Mapping[str, tuple[Sequence[str], str]] = {
@@ -125,9 +122,6 @@ def _step(resource: Resource) -> Resources | None:
     """What the step of a Job asks for, where its pod asks for more."""
     said = strings(at(resource.properties, "metadata", "annotations")).get(ASKED_ANNOTATION)
     return amounts(strings(json.loads(said))) if said else None
-
-
-# What a node costs, and a pod on Autopilot, part by part, from plain values: for previews and for the program.
 
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
@@ -261,9 +255,6 @@ def _machine(name: str, region: str, column: str) -> Price | None:
         return None
     amount = vcpu.amount * machine.vcpus + (gib.amount * machine.memory / 1024 if gib else 0)
     return Price(amount, vcpu.unit, vcpu.source)
-
-
-# What resources are billed for.
 
 
 INSTANCE, DISK = "gcp:compute/instance:Instance", "gcp:compute/disk:Disk"

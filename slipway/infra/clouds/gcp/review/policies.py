@@ -1,13 +1,14 @@
 """Policies about resources of Google Cloud."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from slipway.infra.clouds.gcp import autopilot, nodes
 from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools
 from slipway.infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
 from slipway.infra.platform import Resources
-from slipway.infra.review.contract import Harm, Policy, Severity, Violation
+from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import (
     Properties,
     Stack,
@@ -19,9 +20,6 @@ from slipway.infra.review.stack import (
     whole,
 )
 from slipway.infra.review.tables import hourly, node_price
-
-# Pods that GKE Autopilot refuses, and pods that it makes more of than their steps ask for.
-
 
 SELECTED = (
     "cloud.google.com/compute-class",
@@ -128,26 +126,15 @@ def _changes(wanted: Resources, declared: Resources) -> Iterator[str]:
             yield f"{words} {before}{unit} → {after}{unit}"
 
 
-POLICIES = (
-    Policy(
-        "autopilot-refuses-pod",
-        Severity.ERROR,
-        "Pods on GKE Autopilot are such that it takes them.",
-        _refusals,
-        "Take out what Autopilot refuses, or run the cluster with `mode: standard`.",
-        harm=Harm.REFUSAL,
-    ),
-    Policy(
-        "autopilot-raises-requests",
-        Severity.WARNING,
-        "Steps on GKE Autopilot ask for amounts that it takes as they are.",
-        _raised_requests,
-        "Ask for as much in the stack file.",
-    ),
+POLICY_TABLE = Path(__file__).parents[1] / "data" / "policies.toml"
+
+POLICIES = policies_of(
+    POLICY_TABLE,
+    {
+        "autopilot-refuses-pod": _refusals,
+        "autopilot-raises-requests": _raised_requests,
+    },
 )
-
-
-# Where things are: clusters beside their bucket, and nodes in every zone of a region.
 
 
 BUCKET = "gcp:storage/bucket:Bucket"
@@ -192,19 +179,10 @@ def _in_every_zone(stack: Stack) -> Iterator[Violation]:
         )
 
 
-PLACE_POLICIES = (
-    Policy(
-        "gcp-bucket-in-another-region",
-        Severity.WARNING,
-        "Clusters are in the region of the bucket that their pods read.",
-        _elsewhere,
-        "Put the bucket where most is read, or the cluster where the bucket is.",
-    ),
-    Policy(
-        "gcp-nodes-in-every-zone",
-        Severity.WARNING,
-        "A node pool with a fixed number of nodes in a regional cluster names its zones: the number is per zone.",
-        _in_every_zone,
-        "Name the zones, or let the pool scale with limits over all zones.",
-    ),
+PLACE_POLICIES = policies_of(
+    POLICY_TABLE,
+    {
+        "gcp-bucket-in-another-region": _elsewhere,
+        "gcp-nodes-in-every-zone": _in_every_zone,
+    },
 )
