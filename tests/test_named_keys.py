@@ -37,8 +37,6 @@ OTHERS: Mapping[str, str] = {
     "jax.distributed": "a module of JAX",
     "num_processes": "an argument of JAX",
     "process_id": "an argument of JAX",
-    "pulumi.Output.concat": "a function of Pulumi",
-    "pulumi.Output.format": "a function of Pulumi",
     "template.metadata.labels": "a property of Kubernetes objects",
     "grants: false": "a key of an input, which only pipelines with inputs have",
     "idle_hourly": "a field of a preview's JSON",

@@ -11,9 +11,6 @@ from pydantic import AfterValidator
 from slipway.infra.schema.base import refuse
 from slipway.infra.schema.problems import Finding, Path
 
-# Names that fit: clouds and Kubernetes each limit how long a name may be.
-
-
 KUBERNETES_NAME_LIMIT = 63
 """Longest DNS label (RFC 1123), and so the longest Job, Service or namespace name."""
 
@@ -40,9 +37,6 @@ def spell(limit: int, *parts: str) -> str:
 def short_digest(hexdigest: str) -> str:
     """The part of a SHA-256 hex digest that stands in resource names and store paths."""
     return hexdigest[:DIGEST_LENGTH]
-
-
-# How Kubernetes has names and labels written.
 
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in
@@ -143,9 +137,6 @@ def node_label_findings(
             )
 
 
-# Container images by digest, as the registries' grammar has them.
-
-
 # The grammar of github.com/distribution/reference (reference.go and regexp.go, v0.6.0), which container runtimes
 # parse images with. What stands before the first slash is a host where it has a dot or a port, or is `localhost`.
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
@@ -179,10 +170,6 @@ def _by_digest(value: str) -> str:
 
 Image = Annotated[str, AfterValidator(_by_digest)]
 """A container image by its digest."""
-
-
-# Whether the program is evaluated without its image registries, and so the same on every machine.
-# It stands here, so that whoever sets it does not load what asks registries.
 
 
 UNREAD: ContextVar[bool] = ContextVar("unread", default=False)

@@ -8,12 +8,9 @@ from typing import Any
 
 from slipway.infra.schema.secret_values import hidden, shown
 
-# Escapes text from outside, such as a key of a stack file or the name of an image, before it is shown.
-#
+
 # Invisible characters change what a terminal, a log or a page shows: colours, cursor movements, line breaks, the
 # direction of reading. They are written as Python writes them, for example ``\x1b`` or ``\u202e``.
-
-
 def printable(text: str) -> str:
     """``text`` on one line, with every character but the space escaped that Unicode counts as not printable.
 

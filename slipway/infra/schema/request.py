@@ -127,9 +127,6 @@ class Request:
         return tuple(("clusters", name, "cloud") for name in self.clusters)
 
 
-# What `make new` asks a cloud for: the clusters and the store of a new stack file.
-
-
 CPU_POOL, GPU_POOL = "cpu", "gpu"
 """Names of the pools of a new stack."""
 

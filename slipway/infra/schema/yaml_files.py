@@ -33,9 +33,6 @@ from yaml.events import (
 from slipway.infra.schema.problems import Path as KeyPath
 from slipway.infra.schema.problems import Problem, key_of
 
-# How large a stack file may be.
-
-
 # The largest stack file of this repository has 5 KB, 200 values and a depth of 8.
 FILE_BYTES = 256 * 1024
 """Bytes of a file."""

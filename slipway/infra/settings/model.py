@@ -45,8 +45,6 @@ from slipway.infra.settings.pipelines import (
     section_type,
 )
 
-# Which findings a stack lives with, and why.
-
 
 def _reason(value: str) -> str:
     if not value.strip():
@@ -96,9 +94,6 @@ class Policies(Model):
     )
 
 
-# The section `registry` of a stack file: where images are built, and where they are pushed to.
-
-
 KEY = "registry"
 
 _HOST = re.compile(r"(?:[^/]*[.:][^/]*|localhost)/.+")
@@ -144,9 +139,6 @@ class RegistrySettings(PodSettings):
     pull_login: str | None = Field(
         default=None, description="The secret with the login that pulls from it; default: that of `login`."
     )
-
-
-# What a stack file says of Kueue, which decides when a Job starts that shares its nodes with others.
 
 
 MOST_SHARE = 1000
@@ -210,9 +202,6 @@ class KueueSettings(Model):
         share = 1 if runs_pipelines or not teams else 0
         shares = {namespace: share, **{team.namespace: 1 for team in teams.values()}}
         return {name: self.shares.get(name, share) for name, share in shares.items()}
-
-
-# What a stack file says of metrics: what is measured of Jobs, and what reads the metrics of all that runs.
 
 
 _INSTALL = Removed(f"install Prometheus and its exporters yourself; {page('metrics.md')} says how")

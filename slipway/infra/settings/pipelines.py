@@ -30,9 +30,6 @@ from slipway.infra.schema.ingress import IngressSettings
 from slipway.infra.schema.problems import Finding, Path, SettingsError, did_you_mean, key_of, listed
 from slipway.infra.schema.request import AppAccess, AppVolume, InputAccess
 
-# Clusters of other stacks: what the outputs of those stacks say of them takes its place in the settings.
-
-
 CLOUD = "other_stack"
 """The ``cloud`` by which the settings know such a cluster; in a stack file, its `stack` says enough."""
 
@@ -200,9 +197,6 @@ def _team(stack: str, facts: PlatformFacts, values: Mapping[str, Any]) -> str | 
 
 def _section(value: object) -> dict[Any, Any]:
     return cast("dict[Any, Any]", value) if isinstance(value, dict) else dict[Any, Any]()
-
-
-# The section `pipelines` of a stack file: what each section in it runs, and so which keys it may have.
 
 
 KEY = "pipelines"

@@ -30,8 +30,6 @@ from slipway.infra.platform_output import published
 from slipway.infra.settings.model import Settings
 from slipway.infra.stack.configuration import pipelines_of
 
-# The pipelines of a stack on the pools of its clusters, and what runs them by the clock.
-
 
 @dataclass(frozen=True)
 class PlacedStack:
@@ -173,9 +171,6 @@ def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | N
     if notify is None:
         return None
     return secrets[notify.secret].get_secret_value() if notify.secret else notify.url
-
-
-# The outputs of a stack: results by pipeline, and how people reach its clusters, pages and store.
 
 
 def export_results(stack: PlacedStack, outputs: Outputs, apps: Mapping[str, PipelineApp]) -> None:

@@ -24,9 +24,6 @@ from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.schema.names import fit
 from slipway.infra.schema.quantities import seconds
 
-# The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
-
-
 AUTOSCALER_CHART = "cluster-autoscaler"
 
 SERVICE_ACCOUNT = "cluster-autoscaler"
@@ -179,9 +176,6 @@ def _autoscaler_release(
     )
 
 
-# AWS's device plugin for EFA, which lets pods ask for the EFA interfaces of their node.
-
-
 EFA_CHART = "aws-efa-k8s-device-plugin"
 
 RELEASE_NAME_LIMIT = 53
@@ -230,9 +224,6 @@ def values(key: str, pool: AwsPool) -> dict[str, Any]:
 
 def _after(cluster: EksCluster, key: str) -> Sequence[pulumi.Resource]:
     return [*cluster.ready, cluster.pools[key]]
-
-
-# Disks of Elastic Block Store, for volumes that one pod has to itself.
 
 
 DISK_CLASS = "slipway-gp3"

@@ -25,9 +25,6 @@ from slipway.infra.clouds.aws.roles import (
 from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.objects import cluster_provider, kubeconfig_text
 
-# EKS add-ons at pinned versions, in the order in which nodes and one another need them.
-
-
 SYSTEM = "kube-system"
 
 
@@ -141,9 +138,6 @@ def _addon(
         tags=named(f"{name}-{addon}"),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=after),
     )
-
-
-# The kubeconfig of an EKS cluster: where its API is, and how to ask AWS for a token; never a token itself.
 
 
 INSTALL_HINT = (

@@ -441,13 +441,9 @@ def _rules() -> Mapping[str, Sequence[str]]:
     return {name: texts(action) for name, action in actions.items()}
 
 
-# What AWS says today of accelerators: prices on demand from its price list, and zones where one is signed in.
-#
 # Not asked for: Spot prices, which are a statistic of a day. Formats, seen in November 2026: the CSV file of
 # docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html, and
 # docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html.
-
-
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 
 ORDINARY = {

@@ -228,9 +228,6 @@ def subnet_blocks(vpc_cidr: str, zones: int) -> Blocks:
     )
 
 
-# What is logged of traffic and accesses: the VPC's flow logs, and who reads and writes the bucket's objects.
-
-
 LOG_GROUP_LIMIT = 512
 """https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_CreateLogGroup.html, 2026-11-22."""
 

@@ -141,9 +141,6 @@ def labels_of(group: Inputs, template: Inputs) -> dict[str, str]:
     }
 
 
-# Managed node groups of EKS as their declarations say them.
-
-
 TIMES = durations(Path(__file__).parent / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
 

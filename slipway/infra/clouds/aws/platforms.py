@@ -53,8 +53,6 @@ from slipway.infra.platform import (
 from slipway.infra.schema.problems import Problem
 from slipway.infra.schema.request import Request
 
-# What has to be right before anything is declared on AWS, beyond the shape of the settings.
-
 
 def account_id() -> pulumi.Output[str]:
     """The account that the credentials belong to."""
@@ -82,9 +80,6 @@ def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
             "set aside for examples, so nobody reaches the cluster's API, and `pulumi up` fails once there is a "
             "cluster. Put your own network in its place: https://checkip.amazonaws.com shows your address."
         )
-
-
-# An ECR repository for prebuilt images of the steps.
 
 
 LOGIN = "slipway.runtime.image_builds.aws.login"

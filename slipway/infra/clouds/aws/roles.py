@@ -10,9 +10,6 @@ import pulumi_aws as aws
 from slipway.infra.objects import wait_for
 from slipway.infra.schema.names import spell
 
-# IAM policy documents: statements, and the JSON that AWS takes.
-
-
 Statement = Mapping[str, Any]
 Condition = Mapping[str, Mapping[str, Any]]
 
@@ -47,13 +44,9 @@ def _statement(effect: str, parts: Mapping[str, Any], condition: Condition | Non
     return {"Effect": effect, **parts, **({"Condition": condition} if condition else {})}
 
 
-# Names and tags of resources on AWS: which characters they may have, and how long they may be.
-#
-# Limits: EKS clusters 100 and node groups 63, IAM roles 64, buckets 63, launch templates 128, security groups and
-# placement groups 255, ECR repositories 256; from the ``name`` fields of their API references, 2026-11-20. An EFS
-# file system has its name, of 64 characters here, as a tag.
-
-
+# Limits of names: EKS clusters 100 and node groups 63, IAM roles 64, buckets 63, launch templates 128, security
+# groups and placement groups 255, ECR repositories 256; from the ``name`` fields of their API references,
+# 2026-11-20. An EFS file system has its name, of 64 characters here, as a tag.
 CLUSTER_LIMIT = 100
 NODE_GROUP_LIMIT = 63
 ROLE_LIMIT = 64

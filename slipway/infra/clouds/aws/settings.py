@@ -305,9 +305,6 @@ class EfsStore(StoreSettings):
     )
 
 
-# What a new stack file has of AWS: one cluster with Spot GPUs that are there only while a step runs.
-
-
 STARTER_TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
 STARTER_REGION = "us-east-1"
 STARTER_ACCELERATOR = "nvidia-tesla-t4"

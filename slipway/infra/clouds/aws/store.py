@@ -31,9 +31,6 @@ from slipway.infra.platform import POD_USER, Store
 from slipway.infra.schema.base import Team
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT
 
-# What NFS needs of a cluster's network, and of the pods that mount: the same for S3 Files and EFS.
-
-
 NFS_PORT = 2049
 
 BucketStore = S3Store | ExistingS3Store
@@ -132,9 +129,6 @@ def mount_targets(
     ]
 
 
-# EFS as the store: a file system without a bucket behind it.
-
-
 MOUNT_OPTIONS = ("tls", "iam")
 """Encrypted, and as the driver's own role: without `iam` the mount is anonymous, and no policy can name it."""
 
@@ -222,13 +216,9 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
 KEPT_DAYS = 30
 """Days after its last use when a file's copy leaves S3 Files' own storage; the object stays."""
 
-# The bucket as a file system: Amazon S3 Files, which renames and appends as Mountpoint for S3 cannot.
-#
-# What is written arrives in the bucket as objects about a minute after the last write. Source of this module's
-# facts, unless it says another: https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-files.html and the pages
-# below it, 2026-11-20.
-
-
+# Amazon S3 Files renames and appends, as Mountpoint for S3 cannot. What is written arrives in the bucket as
+# objects about a minute after the last write. Source of the facts below, unless they say another:
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-files.html and the pages below it, 2026-11-20.
 SERVICE = "elasticfilesystem.amazonaws.com"
 """Who synchronizes: S3 Files runs on EFS."""
 

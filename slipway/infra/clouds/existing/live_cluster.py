@@ -25,9 +25,6 @@ from slipway.infra.schema.quantities import size_in_bytes
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import as_taints
 
-# What the nodes that a cluster has contradict in the pools that a stack file describes.
-
-
 CONDITIONS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -315,9 +312,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names[:SHOWN]) + rest
 
 
-# What the claims in a cluster contradict in the sizes that a stack file asks for.
-
-
 @dataclass(frozen=True)
 class _WantedClaim:
     """A claim, and the size that the stack file asks for ``at`` one place; ``other`` is the end of the fix."""
@@ -402,9 +396,6 @@ def _bytes(amount: str) -> Fraction:
     return Fraction(parse_quantity(amount))
 
 
-# What a kubeconfig on this machine says.
-
-
 UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
 """Whether the program is evaluated without its clusters, and so the same on every machine."""
 
@@ -415,9 +406,6 @@ def as_argument(kubeconfig: str) -> str:
     if slash and re.fullmatch(r"~[A-Za-z0-9_.-]*", home):
         return f"{home}/{shlex.quote(rest)}"
     return shlex.quote(kubeconfig)
-
-
-# What an existing cluster itself contradicts in a stack's settings, asked before anything is declared.
 
 
 TIMEOUTS = (3, 10)

@@ -29,17 +29,14 @@ from slipway.infra.schema.base import Team
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import as_taints
 
-# Labels and taints that the stack gives to nodes that are already there, and takes away when it is destroyed.
-#
-# Both are server-side applied without force, so that what someone else has set is refused, never overwritten.
-# Labels are owned one by one: those of others stay, and one that somebody else sets to the same value stays when
-# the stack goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen with Kubernetes
-# 1.34 and Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other taints is a
-# conflict, and one that has exactly these keeps them when the stack goes; and whoever taints a node later, as the
-# node controller does when it is cordoned or not ready, owns the whole list from then on, and the stack's
-# taint stays, too.
 
-
+# Labels and taints of nodes are server-side applied without force, so that what someone else has set is refused,
+# never overwritten. Labels are owned one by one: those of others stay, and one that somebody else sets to the same
+# value stays when the stack goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen
+# with Kubernetes 1.34 and Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other
+# taints is a conflict, and one that has exactly these keeps them when the stack goes; and whoever taints a node
+# later, as the node controller does when it is cordoned or not ready, owns the whole list from then on, and the
+# stack's taint stays, too.
 def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """The patches that give the nodes of ``pool`` its labels and, where it says so, its taints."""
     patches: list[pulumi.Resource] = []
@@ -217,9 +214,6 @@ def _context(name: str, cluster: ExistingCluster) -> str | None:
             "(`oc login`, `kind create cluster`), or name another kubeconfig or context."
         )
         return cluster.context
-
-
-# What stands in for existing clusters when the program is evaluated without them.
 
 
 class Emulator(emulator.Emulator):

@@ -239,11 +239,6 @@ class S3CompatibleStore(StoreSettings):
     size: Size = Field(default="10Gi", description="Size that the volume is given; no bucket enforces it.")
 
 
-# What is known of the storage that clusters come with, and of their nodes' folders.
-#
-# The facts are data, in ``infra/clouds/existing/data``.
-
-
 DATA = Path(__file__).parent / "data"
 
 
@@ -283,9 +278,6 @@ def s3_drivers() -> Mapping[str, S3Driver]:
 
 def _load(name: str) -> dict[str, Any]:
     return tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-# What a new stack file has of a cluster that is there: its nodes as they most often are, for you to correct.
 
 
 STARTER_TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"

@@ -337,9 +337,6 @@ def _allocatable_disk(boot_disk_gb: int, local_ssds: int) -> int:
     return int((capacity * (1 - rules["eviction_share"]) - reserved) * 1024)
 
 
-# The sidecar that Cloud Storage FUSE adds to pods which ask for it by their annotations.
-
-
 DRIVER = "gcsfuse.csi.storage.gke.io"
 """The CSI driver that mounts a bucket in a pod."""
 

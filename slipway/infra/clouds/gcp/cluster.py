@@ -16,9 +16,6 @@ from slipway.infra.clouds.gcp.settings import ControlPlane, GcpCluster
 from slipway.infra.objects import cluster_provider, kubeconfig_text
 from slipway.infra.schema.quantities import seconds
 
-# The kubeconfig of a GKE cluster: where its API is, and how to ask Google for a token; never a token itself.
-
-
 AUTH_PLUGIN = "gke-gcloud-auth-plugin"
 
 INSTALL_HINT = (
@@ -295,8 +292,6 @@ def _authorized_networks(
     )
 
 
-# ComputeClasses, by which GKE is told how long it keeps idle nodes of a pool.
-#
 # GKE's autoscaler has two profiles and no further setting; a ComputeClass has one. A pool that is declared belongs
 # to the class that its label and its taint name, and both are updated in place. Pods of the class select it by its
 # label alone: GKE advises against further selectors. Sources, all read on 2026-11-26:
@@ -306,8 +301,6 @@ def _authorized_networks(
 # (https://github.com/GoogleCloudPlatform/cluster-autoscaler at 7d250507, 21 August 2026), which takes the delay of
 # the class that the label of a pool names, from a minute to a day (pkg/computeclass/autoscaling_options.go). There
 # a delay of the pool itself comes first, which no Pulumi provider has yet and GKE switches on by cluster version.
-
-
 def class_spec(name: str, delay: str) -> dict[str, Any]:
     """What the class of the pool ``name`` says: its nodes are that pool's, idle ones go after ``delay``."""
     return {

@@ -359,15 +359,11 @@ def _rules() -> Mapping[str, Any]:
     return tomllib.loads(DATA.read_text(encoding="utf-8"))
 
 
-# What Google says today of accelerators: prices of GPUs that are attached to machines, and zones.
-#
 # Prices are those of the Cloud Billing Catalog API, with GOOGLE_API_KEY; zones those of Compute Engine, where this
 # machine is signed in and the environment names a project. Not asked for: prices of machine types with GPUs built
 # in, which are sums over SKUs. Formats, seen in November 2026: services.skus/list below
 # cloud.google.com/billing/docs/reference/rest/v1; acceleratorTypes/aggregatedList and machineTypes/aggregatedList
 # below cloud.google.com/compute/docs/reference/rest/v1.
-
-
 BILLING = "https://cloudbilling.googleapis.com"
 COMPUTE_ENGINE = "6F81-5844-456A"
 """The id of its service in Cloud Billing (cloud.google.com/skus)."""

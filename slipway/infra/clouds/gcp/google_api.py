@@ -248,9 +248,6 @@ def _home(file: Path) -> str:
     return str(file).replace(str(Path.home()), "~", 1)
 
 
-# What a project has of the quotas that a stack needs, as Google says it now.
-
-
 SUBJECT = "quotas"
 FORM = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
 
@@ -335,11 +332,7 @@ def _of_family(google: Google, project: str, region: str, name: str, family: str
     raise LookupError(name)
 
 
-# What Google says of buckets that are there already: the store's, and those that inputs are in.
-#
 # Source of the answers: https://cloud.google.com/storage/docs/json_api/v1/buckets, seen November 2026.
-
-
 BUCKET = "the store's bucket"
 
 INPUTS = "bucket of inputs"

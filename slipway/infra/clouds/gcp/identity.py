@@ -257,9 +257,6 @@ def _objects(
     )
 
 
-# Keys of Cloud KMS for what the stack keeps: Secrets in a cluster's database, and objects in the bucket.
-
-
 ROLE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 
 STORE_KEY = "store"

@@ -10,15 +10,9 @@ from slipway.infra.clouds.gcp.catalogue import region_of
 from slipway.infra.clouds.gcp.settings import GcpCluster
 from slipway.infra.schema.names import spell
 
-# Names of resources on Google Cloud: which characters they may have, and how long they may be.
-#
-# Limits: Compute Engine 63 (RFC 1035), GKE clusters and node pools 40, service account ids 6 to 30, buckets 3 to
-# 63,
-# Filestore instances 63,
-# key rings 63 with the random end that Pulumi gives them; from the ``name`` fields of their REST references,
-# 2026-11-20.
-
-
+# Limits of names: Compute Engine 63 (RFC 1035), GKE clusters and node pools 40, service account ids 6 to 30,
+# buckets 3 to 63, Filestore instances 63, key rings 63 with the random end that Pulumi gives them; from the
+# ``name`` fields of their REST references, 2026-11-20.
 NETWORK_LIMIT = 63
 CLUSTER_LIMIT = 40
 POOL_LIMIT = 40
@@ -44,9 +38,6 @@ def pool_name(pool: str) -> str:
 def bucket_name(project: str, chosen: str | None) -> str:
     """The bucket's name: as chosen, or ``<project>-slipway-<stack>``. Bucket names are unique in the world."""
     return chosen or spell(BUCKET_LIMIT, project, pulumi.get_project(), pulumi.get_stack())
-
-
-# The Google Cloud APIs that the stack calls, switched on in its project.
 
 
 SERVICES = (

@@ -240,9 +240,6 @@ def _config(inputs: Inputs, key: str) -> Any:
     return DEFAULTS.get(key) if value is None else value
 
 
-# GKE node pools as their declarations say them.
-
-
 TIMES = durations(Path(__file__).parent / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
 

@@ -69,8 +69,6 @@ from slipway.infra.schema.problems import Problem, SettingsError
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.request import Request
 
-# What has to be right before anything is declared on Google Cloud, beyond the shape of the settings.
-
 
 def project() -> str:
     """The project that everything is created in; raises SettingsError where the stack has none."""
@@ -83,9 +81,6 @@ def project() -> str:
 def preflight_problems(_: Request | None = None) -> list[Problem]:
     """What a stack with clusters on Google Cloud lacks beside its settings."""
     return [] if gcp.config.project else [no_project(pulumi.get_stack())]
-
-
-# Artifact Registry: a repository for images that the stack builds, and one for what builds keep for the next.
 
 
 REPOSITORY_LIMIT = 63

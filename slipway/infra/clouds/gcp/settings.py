@@ -477,9 +477,6 @@ class FilestoreStore(StoreSettings):
     )
 
 
-# What a new stack file has of Google Cloud: one cluster with Spot GPUs that are there only while a step runs.
-
-
 STARTER_TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
 STARTER_REGION = "us-central1"
 STARTER_ACCELERATOR = "nvidia-tesla-t4"

@@ -203,9 +203,6 @@ def _with_reading(
     return replace(store, read=read, files=files, browse=browse)
 
 
-# The bucket that is the stack's store, and what becomes of its temporary and old objects.
-
-
 TEMPORARY_SUFFIX = ".slipway-partial"
 """How the names of files end that a step writes beside their target before it renames them.
 
@@ -291,9 +288,6 @@ def _lifecycle(store: GcsStore) -> list[gcp.storage.BucketLifecycleRuleArgs]:
             ),
         ),
     ]
-
-
-# Filestore as the store: an NFS server that the nodes of several clusters mount at once.
 
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"

@@ -16,9 +16,6 @@ from slipway.infra.platform import Claim, Node, Platform, Pool, Store
 from slipway.infra.platform_output import PoolFacts, StoreFacts, UnreadableStackError
 from slipway.infra.schema.request import Request
 
-# The outputs of other stacks, read by the engine that runs the program.
-
-
 READ_STACK_OUTPUTS = "pulumi:pulumi:readStackOutputs"
 """The engine's own function behind stack references (pkg/resource/deploy/builtins.go, Pulumi 3.260).
 
@@ -182,9 +179,6 @@ class OtherCluster(pulumi.ComponentResource):
             queue=access.queue,
         )
         self.register_outputs({"stack": cluster.stack})
-
-
-# What stands in for clusters of another stack when the program is evaluated without them.
 
 
 class Emulator(emulator.Emulator):

@@ -88,9 +88,6 @@ class OtherStackCluster(ClusterSettings):
         return self.stack
 
 
-# What a stack file may not say of a cluster that another stack has.
-
-
 def check(request: Request) -> Iterator[Finding]:
     """Findings about clusters of another stack, and about what cannot stand beside them."""
     others = request.clusters_of(OtherStackCluster)

@@ -25,8 +25,6 @@ from slipway.infra.settings.pipelines import (
     steps_if_any,
 )
 
-# Apps of pipelines: whom they connect to, how many pods they have, and whether their pools have room for them.
-
 
 @dataclass(frozen=True)
 class _Placed:
@@ -207,9 +205,6 @@ def _share(wanted: Resources, node: Resources) -> float:
     return max(getattr(wanted, key) / (getattr(node, key) or 1) for key in AMOUNTS)
 
 
-# Services of pipelines against the clusters that they run on, and the names of Services of all kinds.
-
-
 @dataclass(frozen=True)
 class _Section:
     """A pipeline's section, and what the pipeline declares with it."""
@@ -299,9 +294,6 @@ def _service_reach(
         f"take a pool of cluster `{away[0][1]}` ({listed(pools)}), or move the steps",
         read=tuple((*section.at, "steps", step.variant.of if step.variant else step.name) for step, _ in away),
     )
-
-
-# Apps that people reach from outside the cluster: one certificate, one login that keeps others out, one host.
 
 
 def check_ingress(reading: Reading) -> Iterator[Finding]:

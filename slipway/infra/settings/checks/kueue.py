@@ -301,9 +301,6 @@ def _takes_jobs(flavor: _Nodes, pool: _Nodes) -> bool:
     return alike and flavor.taints <= pool.taints and not flavor.labels.items() <= pool.labels.items()
 
 
-# Teams whose own stacks run Jobs on this stack's clusters.
-
-
 TEAM_KEY = "teams"
 
 NAME_LIMIT = 30

@@ -13,8 +13,6 @@ from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY as PIPELINES
 from slipway.infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
 
-# Names that every stack has, and that Kubernetes would refuse or Pulumi confuse.
-
 
 def check_names(reading: Reading) -> Iterator[Finding]:
     """Findings about the namespace, the service account, and every cluster's and pool's name."""
@@ -69,9 +67,6 @@ def same_resource_names(reading: Reading) -> Iterator[Finding]:
             )
 
 
-# Where images are built, and which registry has them.
-
-
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about builds without a registry, and about a registry that cannot have them."""
     registry = reading.draft.registry
@@ -124,9 +119,6 @@ def _logins(reading: Reading, registry: RegistrySettings) -> Iterator[Finding]:
             yield Finding((KEY, key), secret, reason, "remove it, or name a `repository`")
         elif secret not in secrets:
             yield missing_secret(secret, f"`{KEY}.{key}` needs it", secrets, read=((KEY, key),))
-
-
-# The secrets of a stack.
 
 
 SECRET_KEY = "secrets"
@@ -185,9 +177,6 @@ def _missing_secrets(reading: Reading) -> Iterator[Finding]:
     for secret, reason in needed.items():
         if secret not in secrets:
             yield missing_secret(secret, reason, secrets)
-
-
-# What a stack file says of metrics, against its clusters.
 
 
 METRIC_KEY = "metrics"

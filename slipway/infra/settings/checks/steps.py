@@ -27,11 +27,6 @@ from slipway.infra.settings.model import installed_residents
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
 
-# Jobs that Kueue would never let in, or never see running: what their pods ask for, against their pool.
-
-
-# What is on a pool at all times and in no queue, in words.
-
 
 def staying(draft: Draft) -> list[Resident]:
     """What stays on pools: services, what the stack installs, and apps, in this order."""
@@ -59,9 +54,6 @@ def in_words(resident: Resident) -> str:
             return "Kueue itself"
 
 
-# Caches of steps: whether the step reads anything that one keeps, and whether one keeps anything.
-
-
 LEAST_CACHE = 1024
 """MiB that a cache has at least: of less, what file systems take for themselves is a part worth naming."""
 
@@ -85,9 +77,6 @@ def _cache(at: Path, step: StepDeclaration, size: str) -> Iterator[Finding]:
         yield Finding(
             at, size, f"a cache of less than {LEAST_CACHE}Mi keeps little", f"write `{LEAST_CACHE}Mi` or more"
         )
-
-
-# The pools that steps and services ask for.
 
 
 @dataclass(frozen=True)
@@ -206,9 +195,6 @@ def _never(
             f"write {room}, or let the pool have more nodes",
             read=read,
         )
-
-
-# Steps on several nodes against the pools they ask for.
 
 
 def on_several(placed: PodSettings) -> bool:

@@ -12,9 +12,6 @@ from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.request import STORE_KIND, Request
 from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
-# Labels, taints and tags that Kubernetes or AWS would refuse.
-
-
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, "Tag naming limits and
 # requirements", as documented in 2025; a resource has 50 tags at most, those of Slipway and EKS included.
 TAG_KEY = re.compile(r"[\w .:/=+@-]{1,128}")
@@ -73,9 +70,6 @@ def _tags(place: Path, tags: Mapping[str, str]) -> Iterator[Finding]:
                 "not the value of an AWS tag: at most 256 letters, digits, spaces and `_.:/=+-@`",
                 "correct the value",
             )
-
-
-# The bucket or file system, by itself and as the store of EKS clusters.
 
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025. Dots, which

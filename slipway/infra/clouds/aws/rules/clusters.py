@@ -266,9 +266,6 @@ def _cpu_pool(at: Path, cluster: AwsCluster, names: Sequence[str]) -> Iterator[F
         )
 
 
-# The VPC of an EKS cluster: its zones and addresses.
-
-
 MOST_ZONES = 3
 """The VPC is cut into quarters: three for the zones' private subnets, one for all public ones."""
 PRIVATE = [ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]

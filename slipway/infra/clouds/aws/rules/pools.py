@@ -127,9 +127,6 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
     yield from limit_findings(place, ("min", "max"), nodes.min, nodes.max)
 
 
-# How the nodes of an EKS node group are bought, and where AWS has them.
-
-
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html, as documented in 2025.
 RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
 RESERVATIONS = ("capacity_block", "capacity_reservation")

@@ -13,8 +13,6 @@ from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.taints import taint_findings
 
-# Clusters that are already there: what the kubeconfig's user may do, and who brings the device plugin.
-
 
 def check_clusters(request: Request) -> Iterator[Finding]:
     """Findings about each cluster by itself."""
@@ -71,9 +69,6 @@ def _beyond_the_namespace(at: Path, cluster: ExistingCluster) -> Iterator[Findin
             )
 
 
-# What a stack file says of the network between the nodes of a pool.
-
-
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 OURS = ("SLIPWAY_", "TF_CONFIG")
@@ -123,9 +118,6 @@ def _environment(at: Path, interconnect: InterconnectSettings) -> Iterator[Findi
         else:
             continue
         yield Finding((*at, "environment", name), name, reason, fix)
-
-
-# Nodes that the stack labels and taints.
 
 
 def check_nodes(request: Request) -> Iterator[Finding]:
@@ -193,9 +185,6 @@ def _once(name: str, cluster: ExistingCluster) -> Iterator[Finding]:
                     f"the node is named {times[node]} times, and a node's labels and taints are given once",
                     "name it in one pool; another pool on the same node takes the same `selector`",
                 )
-
-
-# Pools of clusters that are already there.
 
 
 def check_pools(request: Request) -> Iterator[Finding]:

@@ -26,9 +26,6 @@ from slipway.infra.schema.quantities import mebibytes
 from slipway.infra.schema.request import STORE_KIND, Request
 from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
-# Names, labels, taints and project ids that Google Cloud would refuse.
-
-
 # https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
 CLOUD_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 CLOUD_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
@@ -106,9 +103,6 @@ def _cloud_labels(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
                 "not a Google Cloud label value: lower-case letters, digits, `_` and `-`, 63 at most",
                 "correct the value",
             )
-
-
-# A Filestore instance by itself, and as the store of GKE clusters.
 
 
 DATA = FilePath(__file__).parents[1] / "data" / "filestore.toml"
@@ -213,9 +207,6 @@ def _spell_size(gib: int) -> str:
     return f"{gib // 1024}Ti" if gib % 1024 == 0 else f"{gib}Gi"
 
 
-# The bucket, by itself and as the store of GKE clusters.
-
-
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 
@@ -316,9 +307,6 @@ def _retention(store: GcsStore, protect: bool) -> Iterator[Finding]:
 
 def _is_reserved(name: str) -> bool:
     return name.startswith("goog") or "google" in name or "g00gle" in name
-
-
-# Data in buckets beside the store that pods cannot mount.
 
 
 def input_problem(data: Data, cluster: str, request: Request) -> tuple[str, str] | None:

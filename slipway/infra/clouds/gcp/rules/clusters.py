@@ -201,9 +201,6 @@ def _reservations(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
             )
 
 
-# Clusters on GKE Autopilot: what they have no use for, and which ways there are to ask for nodes.
-
-
 REFUSED: Mapping[str, Sequence[str]] = tomllib.loads(
     (FilePath(__file__).parents[1] / "data" / "autopilot_keys.toml").read_text(encoding="utf-8")
 )
@@ -332,14 +329,10 @@ def _accelerator(at: Path, pool: GcpPool) -> Iterator[Finding]:
         yield Finding((*at, "gpus"), pool.gpus, f"no machine has so many `{name}`", f"write {choice}", read=read)
 
 
-# The network of GKE nodes: its interface, and whether they are to stand close together.
-#
 # Sources, read in November 2026: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/compact-placement,
 # "Limitations"; what is bought as flex-start or from a reservation: the documents of
 # GoogleCloudPlatform/cluster-toolkit on GKE ("Compact Placement", "Specific Reservations"), and its module
 # gke-node-pool.
-
-
 IMPOSSIBLE = {
     "flex_start": "Google places flex-start nodes by workload policies, which Slipway does not declare",
     "reservation": "the machines of a reservation stay in the place that it was made with",

@@ -396,9 +396,6 @@ def _disks(subject: Subject) -> Iterator[Finding]:
         )
 
 
-# How many nodes a GKE pool has, and in which zones.
-
-
 def check(request: Request) -> Iterator[Finding]:
     """Findings about locations, zones and node counts."""
     for name, cluster in request.clusters_of(GcpCluster).items():
