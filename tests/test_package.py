@@ -111,7 +111,7 @@ def test_a_build_has_the_program_and_what_pods_ship_and_no_tests(built: dict[str
         "slipway/docs/your-project.md",
         "slipway/infra/program.py",
         "slipway/infra/data/images.toml",
-        "slipway/runtime/search/requirements.txt",
+        "slipway/features/search/pod/requirements.txt",
         "slipway/features/page/pod/static/page.js",
         "slipway/command/new/templates/pipeline/train.py.j2",
     } <= {*names}

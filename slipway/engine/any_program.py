@@ -87,9 +87,6 @@ class PulumiProject:
         return main if main.is_dir() else main.parent
 
 
-# Values that a program requires and its stack does not have.
-
-
 _missing: ContextVar[dict[str, bool] | None] = ContextVar("missing", default=None)
 
 KINDS: Mapping[str, type | None] = {

@@ -209,9 +209,6 @@ def _secret_outputs() -> dict[str, asyncio.Future[bool]]:
     return {name: asyncio.ensure_future(output.is_secret()) for name, output in outputs.items()}
 
 
-# Secrets that a stack needs and nobody has set yet: a placeholder stands in where nothing is brought up.
-
-
 SECTION = "secrets"
 
 _KEY = f"{PREFIX}{SECTION}."

@@ -9,9 +9,6 @@ from typing import Any, cast
 
 from slipway.infra.review.stack import UNKNOWN, Partial, Resource, Unknown
 
-# What a provider adds to a resource's inputs, whatever the cloud: ids, and what Kubernetes puts into metadata.
-
-
 EPOCH = "2026-01-01T00:00:00Z"
 """Creation time of every emulated object: the same in every evaluation, so that nothing seems to have changed."""
 

@@ -185,9 +185,6 @@ def _mapping(path: Path, content: object, key: str = "") -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
-# Which clusters of other stacks the stack files of a checkout name. A preview's process uses it without Pulumi.
-
-
 @dataclass(frozen=True)
 class Reference:
     """A cluster of another stack, as a stack file names it: ``name`` there, and ``cluster`` in the other file.

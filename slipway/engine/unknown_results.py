@@ -197,8 +197,6 @@ def _lazy(kind: type) -> type:
     return type(kind.__name__, (kind,), {"__getitem__": read, "get": get, **properties})
 
 
-# The SDK's functions that return a result at once.
-
 _note: ContextVar[Callable[[str], object] | None] = ContextVar("note", default=None)
 
 

@@ -27,9 +27,6 @@ from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, text
 from slipway.infra.review.tables import HOURS_A_MONTH, node_price
 from slipway.infra.schema.cron import times_a_month
 
-# The cost of the Jobs that an update runs: the cost of the nodes that they hold.
-
-
 Times = Literal["measured", "rehearsed", "limit"]
 
 
@@ -203,9 +200,6 @@ def _covered_seconds(spans: Sequence[tuple[float, float]]) -> float:
         total += max(0.0, ends - max(begins, until))
         until = max(until, ends)
     return total
-
-
-# The cost of pipelines that run on a schedule: of one run, and of the runs of a month.
 
 
 def scheduled_costs(

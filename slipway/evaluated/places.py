@@ -158,9 +158,6 @@ def _name(job: Resource) -> str:
     return str(at(job.properties, "metadata", "name"))
 
 
-# What a step with places costs and takes: as much as at the cheapest of them, to as much as at the dearest.
-
-
 def step_range(
     stack: Stack, step: MovedStep, known: tuple[float, Literal["measured", "rehearsed"]] | None
 ) -> StepRange:

@@ -25,9 +25,6 @@ from slipway.infra.review.stack import (
     whole,
 )
 
-# The *restricted* Pod Security Standard, in the words in which the API server refuses a pod.
-
-
 VOLUMES = frozenset(
     {
         "configMap",

@@ -220,9 +220,6 @@ def _request_of(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
     return {**wanted, PODS: job.pods} if PODS in queue.resources else wanted
 
 
-# The objects that a stack declares.
-
-
 def is_served(kind: str, version: str) -> bool:
     """Whether Kueue has this kind in this version of its API."""
     return kind in KINDS and version == f"{GROUP}/{VERSION}"

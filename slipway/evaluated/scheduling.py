@@ -257,9 +257,6 @@ def affinity(terms: object) -> list[list[Expression]]:
     ]
 
 
-# Amounts of any resource as whole numbers: CPU in millicores, memory and storage in bytes, others counted.
-
-
 CPU = "cpu"
 BYTES = ("memory", "ephemeral-storage", "hugepages-")
 BYTE_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))

@@ -282,9 +282,6 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-# How many pods a pool has room for at once beside the pods of services, which stay.
-
-
 @dataclass(frozen=True)
 class PoolRoom:
     """What the pods that stay leave of a pool: ``free`` of each node that has some of them, ``by`` whose they are.

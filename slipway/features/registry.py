@@ -1,6 +1,9 @@
 """The features that there are: a folder beside this file for each name. Without its line, a feature is gone."""
 
 NAMES = (
+    "items",
+    "search",
+    "nodes",
     "page",
     "notebook",
     "tensorboard",

@@ -15,9 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-# The accelerators of the catalogue: one file each, with what is the same everywhere and what each cloud sells.
-
-
 PLACE = "infra/data/accelerators"
 """The folder of the files, one for each accelerator."""
 

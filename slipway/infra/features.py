@@ -56,10 +56,12 @@ class Feature:
     """What a feature adds; by default nothing.
 
     ``app_kinds`` are the kinds of apps that a ``pipeline.yaml`` may have, subclasses of `AppKind`; ``stand_ins``
-    is what a rehearsal runs in place of programs, by their names.
+    is what a rehearsal runs in place of programs, by their names. ``step_keys`` are keys that steps may have:
+    `slipway.infra.pipelines.step_keys.StepKey`.
     """
 
     app_kinds: "Sequence[type[Model]]" = ()
+    step_keys: Sequence[Any] = ()
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict[str, StandIn])
 
 

@@ -32,9 +32,6 @@ def cluster_provider(
     )
 
 
-# What every Helm release of a pinned chart says alike: which chart it is, from where, and with which image.
-
-
 def source(chart: Chart) -> dict[str, Any]:
     """The arguments of a `Release` that say which chart it is of."""
     repository = None if chart.manifest else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
@@ -45,9 +42,6 @@ def image(reference: str) -> dict[str, str]:
     """An image as most charts take it in their values; a digest goes with the tag."""
     repository, _, tag = reference.partition(":")
     return {"repository": repository, "tag": tag}
-
-
-# The kubeconfig of a cluster whose users sign in with a program: never a token itself.
 
 
 def kubeconfig_text(context: str, cluster: Mapping[str, Any], program: Mapping[str, Any]) -> str:
@@ -64,9 +58,6 @@ def kubeconfig_text(context: str, cluster: Mapping[str, Any], program: Mapping[s
         },
         indent=2,
     )
-
-
-# A file system that the stack declares itself, as a volume that is there before its claim.
 
 
 CLAIM = "store"

@@ -6,25 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from slipway.infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
-from slipway.infra.pipelines.checkpoints import Checkpoints
-from slipway.infra.pipelines.contract import (
-    OF_SERVICES,
-    Best,
-    IdleGpus,
-    Items,
-    Nodes,
-    Probe,
-    Search,
-    Variant,
-    service_variables,
-)
+from slipway.infra.pipelines.contract import OF_SERVICES, IdleGpus, Probe, StepProgram, service_variables
 from slipway.infra.pipelines.pods import ProgramMount
-from slipway.infra.pipelines.results import Result
-from slipway.infra.platform import Data, Platform, Pool, Priority, Rate, Resources, Store, add
+from slipway.infra.platform import Platform, Pool, Priority, Rate, Resources, Store, add
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-
-# A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it.
-
 
 NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
 """Longest name of a service's objects, some of which have a word behind it."""
@@ -79,9 +64,6 @@ class Service:
         return service_variables(self.name)[1]
 
 
-# A step of a pipeline: what a Job runs, where, with what, and which results it needs.
-
-
 STORE_GATE = "store-gate"
 """What stands in front of the cluster's name in the names of gates."""
 
@@ -119,8 +101,8 @@ PACKAGES = "packages"
 """The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
 
 
-SAMPLER = "sampler"
-"""The input of a step with a search that has the packages which choose its parameters."""
+LIBRARIES = "libraries"
+"""The input with the CUDA libraries that an image lacks."""
 
 
 OWN_NAMES: Mapping[str, str] = {
@@ -206,70 +188,50 @@ class Places:
         return sorted({(step.pool.accelerator or "", step.resources.gpus) for step in self.steps})
 
 
-@dataclass(frozen=True)
-class Step:
-    """What one Job runs.
-
-    ``module`` is started as ``python -m <module>`` with ``arguments``; where it is None, ``arguments`` are the
-    whole command line of ``command``. ``arguments`` may hold ``{store}`` (where the store is
-    mounted), ``{output}`` (this step's directory in the store) and ``{<input>}`` (the directory of an input step).
-    ``inputs`` are steps whose results it reads: when one of them runs again, so does this. ``after`` are steps
-    that only have to succeed first. ``time_limit`` is in seconds and includes retries and scheduling. ``files``
-    are files of the repository, beside the module's own, that the step reads below its working directory.
-    ``has_token`` gives its pod the token of its service account, with which it asks the Kubernetes API.
-    ``results`` are what is worth showing of its directory. ``supplements`` says that it publishes what the image
-    of the steps that read it lacks, so that the test of their GPUs needs it, too. ``attached`` are files from
-    anywhere on this machine, by their path below the step's working directory. ``interpreter`` is the Python that
-    starts the module. ``secrets`` are names of the stack's secrets by the environment variable that has the value.
-    ``choices`` are inputs, by their name in the arguments, of which the program is given the best. ``variant``
-    says which of several steps made from one it is, and ``best`` which of them others read. ``connects`` are the
-    services that its pods may connect to, by their names in the pipeline. With ``items``, ``workers`` pods of it
-    run at once; with ``nodes``, as many as those say, which is never one. With ``search`` its items are trials.
-    ``priority`` decides which Job comes first where they wait
-    for one another. ``data`` are folders that are there, which it reads by the references ``{<name>}``. With
-    ``places``, ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time runs it.
-    ``test`` runs in its own pods before its program. Of its ephemeral storage ``cache`` MiB keep what it reads.
-    With ``checkpoints`` those of its program are copied beside it. ``idle`` says what becomes of it while it does
-    not use its GPUs. ``shm`` is the size of `/dev/shm` in MiB, where that is not the default.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Step(StepProgram):
+    """What one Job runs: a step on its pool."""
 
     pipeline: str
-    name: str
-    module: str | None
-    arguments: Sequence[str]
     image: str
     platform: Platform
     pool: Pool
     resources: Resources
     time_limit: int
+    """Seconds, retries and scheduling included."""
     inputs: Mapping[str, "Step"] = field(default_factory=dict[str, "Step"])
+    """Steps whose results it reads: when one of them runs again, so does this."""
     after: Sequence["Step"] = ()
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Steps that only have to succeed first."""
     files: Sequence[str] = ()
+    """Files of the repository, beside the module's own, that the step reads below its working directory."""
     attached: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Files from anywhere on this machine, by their path below the step's working directory."""
     interpreter: str = "python"
+    """The Python that starts the module."""
     uses_store: bool = True
     has_token: bool = False
-    results: Sequence[Result] = ()
+    """Gives its pod the token of its service account, with which it asks the Kubernetes API."""
     supplements: bool = False
+    """It publishes what the image of the steps that read it lacks: the test of their GPUs needs it, too."""
     command: Command | None = None
-    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
-    variant: Variant | None = None
-    best: Best | None = None
+    """Inputs, by their name in the arguments, of which the program is given the best."""
     connects: Mapping[str, Service] = field(default_factory=dict[str, Service])
-    items: Items | None = None
-    workers: int = 1
-    nodes: Nodes | None = None
-    search: Search | None = None
+    """The services that its pods may connect to, by their names in the pipeline."""
     priority: Priority = "normal"
-    data: Mapping[str, Data] = field(default_factory=dict[str, Data])
+    """Decides which Job comes first where they wait for one another."""
     places: Places | None = None
+    """Where it may run: ``platform``, ``pool`` and ``resources`` are those of the first, and one Job at a time
+    runs it."""
     test: DeviceTest | None = None
+    """Runs in its own pods before its program."""
     cache: int = 0
-    checkpoints: Checkpoints | None = None
+    """MiB of its ephemeral storage that keep what it reads."""
     idle: IdleGpus | None = None
+    """What becomes of it while it does not use its GPUs."""
     shm: int | None = None
+    """MiB of `/dev/shm`, where that is not the default."""
 
     @property
     def shared_memory(self) -> int:
@@ -292,9 +254,9 @@ class Step:
         return self.places.platforms if self.places else [self.platform]
 
     @property
-    def pods(self) -> int:
-        """How many pods of it run at once."""
-        return self.nodes.count if self.nodes else self.workers
+    def packages(self) -> set[str]:
+        """The inputs that have packages which its image lacks."""
+        return {PACKAGES, LIBRARIES, *(name for part in self.parts for name in part.packages)}
 
     @property
     def requests(self) -> Resources:
@@ -311,6 +273,11 @@ class Step:
     def job(self) -> str:
         """The name that its Job keeps from run to run: ``<pipeline>-<step>``."""
         return f"{self.pipeline}-{self.name}"
+
+    @property
+    def group_name(self) -> str:
+        """The name of what its pods share, if they are a group: the Service that gives them host names."""
+        return fit(self.job, KUBERNETES_NAME_LIMIT)
 
     @property
     def is_own(self) -> bool:
@@ -347,9 +314,6 @@ def with_those_before(steps: Iterable[Step]) -> list[Step]:
             collected[id(step)] = step
             waiting += [*step.inputs.values(), *step.after]
     return list(collected.values())
-
-
-# An app of a pipeline on its cluster: what runs after its steps, where, with what, and who may connect to it.
 
 
 HTTP = "http"

@@ -55,9 +55,6 @@ from slipway.preview.differences import compare, output_remarks
 from slipway.preview.revisions import Evaluations
 from slipway.preview.verdict import impact
 
-# Findings about Jobs and services that lose their nodes, because another stack changes or deletes them.
-
-
 PLACED = (JOB, CRON_JOB, STATEFUL_SET)
 """What has a place on a pool."""
 
@@ -156,9 +153,6 @@ def _obstacle(job: Workload, pool: NodePool, pools: Sequence[NodePool], *, place
         return pool_obstacle(job.request, pool, pools)
     node = Node(pool.cluster, pool.name, {}, (), pool.allocatable, pool.max_nodes)
     return obstacle(replace(job.request, selector={}, affinity=()), node)
-
-
-# The sentences of a preview on the images that a stack builds.
 
 
 KIB = 1024

@@ -36,8 +36,6 @@ from slipway.rehearse.state import Place, State
 if TYPE_CHECKING:
     from slipway.preview.base_software import BaseSoftware
 
-# How long Jobs took before: in rehearsals on this machine, and in real runs.
-
 
 class TimesError(Exception):
     """A file of times cannot be used. The message says why."""

@@ -154,9 +154,6 @@ def _remarks(comparisons: Sequence[ResourceDiff]) -> Iterator[str]:
             yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"
 
 
-# The changes of a stack as rows of a table. Similar changes share a row.
-
-
 ALIKE = 3
 """How many resources with the same change it takes to share a row where they are not in the same place, too."""
 

@@ -26,8 +26,6 @@ from slipway.preview.page import (
     Words,
 )
 
-# Escapes untrusted text for Markdown: no markup, no mentions, safe in table cells.
-
 
 def plain(text: str) -> str:
     """Plain text on one line."""

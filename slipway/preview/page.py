@@ -35,8 +35,6 @@ BRIEF = 160
 LEAST = 20
 """How many findings of a stack are named at the least detail."""
 
-# The parts of a page. Their texts are not escaped.
-
 
 @dataclass(frozen=True)
 class Code:

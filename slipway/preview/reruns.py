@@ -85,9 +85,6 @@ WHERE = frozenset(
 """The parts of a step's pod that its placed model does not tell of."""
 
 
-# What changed about a step, from the placed models of both sides.
-
-
 def step_causes(old: PlacedStep, new: PlacedStep) -> list[str]:
     """What changed about a step itself, but for the results that it reads."""
     return [
@@ -198,9 +195,6 @@ def _rule(key: str, value: Any) -> str:
     if key == "max_price":
         return money(value)
     return duration(value) if key in _TIMES else str(value)
-
-
-# What an update runs.
 
 
 def runs(before: Stack, after: Stack, compared: Sequence[ResourceDiff]) -> list[JobRun]:

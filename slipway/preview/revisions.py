@@ -22,9 +22,6 @@ from slipway.files import BusyError, FolderError, Lock, is_marked
 from slipway.infra.places import GIT_OVERRIDES, LIBRARY, PROJECT, PROJECT_FILE, VARIABLE
 from slipway.rehearse.machine.processes import handling
 
-# Checks out a revision of the repository beside the user's checkout.
-
-
 PREFIX = "slipway-preview-"
 """The prefix of the temporary folders, each of which holds a checkout."""
 

@@ -21,7 +21,7 @@ from slipway.rehearse.session import Session
 def _require_pod(target: Target, configuration: Configuration) -> None:
     """Raises ConfigError where the stack has no step with the pod that is to be evicted."""
     steps = {
-        f"{pipeline.name}-{step.name}": step.nodes.count if step.nodes else step.workers
+        f"{pipeline.name}-{step.name}": step.pods
         for pipeline in pipelines_of(configuration.settings.pipelines)
         for step in pipeline.steps
     }

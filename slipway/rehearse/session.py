@@ -34,6 +34,7 @@ from slipway.infra.clouds.registry import emulators
 from slipway.infra.exits import Exit
 from slipway.infra.features import parts
 from slipway.infra.pipelines.discovery import pipeline
+from slipway.infra.pipelines.file.shape import STEP_KEYS
 from slipway.infra.places import in_package
 from slipway.infra.program import declare
 from slipway.infra.review.stack import JOB, Resource, mapping, strings
@@ -61,10 +62,6 @@ from slipway.rehearse.output.outcome import Configuration, Options, Outcome
 from slipway.rehearse.output.results import ITEMS_FAILED, collect
 from slipway.rehearse.output.terminal import LiveDisplay, PlainDisplay
 from slipway.rehearse.state import OUTPUTS, RESULTS, Phase, Place, Results, State, kept
-from slipway.rehearse.trials import few_trials
-
-# A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders.
-
 
 KEY = f"{PREFIX}secrets"
 
@@ -159,7 +156,8 @@ def configure(
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in overlay_settings(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
-    values = few_trials(values, overlay, remarks.append)
+    for key in STEP_KEYS:
+        values = key.lighten(values, overlay, remarks.append)
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)
     try:

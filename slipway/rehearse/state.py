@@ -28,12 +28,6 @@ from slipway.infra.platform import Resources
 from slipway.infra.schema.problems import Problem, key_of
 from slipway.infra.schema.request import InputAccess
 
-# The records of Jobs, services and apps: shown during a rehearsal, and kept for the next one.
-
-
-# The record of a Job: shown during a rehearsal, kept for the next one, and drawn in the report.
-
-
 Seconds = Annotated[float, Field(ge=0, lt=1e10, allow_inf_nan=False)]
 """A time, or a span of it. The bounds are for what is read from a file."""
 
@@ -116,9 +110,6 @@ class JobRecord:
         return asdict(self)
 
 
-# The record of a service or an app: shown during a rehearsal, and in the summary and the report.
-
-
 class ServicePhase(StrEnum):
     """The phase of a service, which the first Job that names it starts, or of an app, which starts by itself."""
 
@@ -161,9 +152,6 @@ class ServiceRecord:
     def seconds(self) -> float:
         """How long it ran, from its first start to its end, or until now."""
         return max((self.finished or time.time()) - self.started, 0.0) if self.started else 0.0
-
-
-# The files of a rehearsal: their places, and the record of what ran.
 
 
 Format = Literal[2]
@@ -363,9 +351,6 @@ def first_problem(error: ValidationError) -> str:
 def kept(job: str, path: str = "") -> str:
     """Where the copy of a Job's result is, or its folder of copies, relative to the stack's folder."""
     return str(PurePosixPath(RESULTS, job, path))
-
-
-# Checks that the results of Jobs are still in the store and unchanged.
 
 
 CHECKER = "slipway.runtime.store"

@@ -30,8 +30,12 @@ def python(checkout: Path, *words: str) -> str:
     return done.stdout
 
 
-def drop_apps(checkout: Path, feature: str) -> None:
-    """Takes the apps of the feature, and those that name one, out of MNIST and the stacks that run it."""
+NEEDED_BY = {"items": ("search",)}
+"""Features that go with one."""
+
+
+def drop(checkout: Path, feature: str) -> None:
+    """Takes the key of the feature and its apps, with those that name one, out of MNIST and its stacks."""
     kinds = {
         kind.model_json_schema()["properties"]["kind"]["const"] for kind in KINDS if feature in kind.__module__
     }
@@ -40,11 +44,13 @@ def drop_apps(checkout: Path, feature: str) -> None:
     apps = content["apps"]
     gone = {name for name, app in apps.items() if app["kind"] in kinds}
     gone |= {name for name, app in apps.items() if app.get("serving") in gone}
+    [step.pop(feature, None) for step in content["steps"].values()]
     content["apps"] = {name: app for name, app in apps.items() if name not in gone}
     pipeline.write_text(yaml.safe_dump(content), encoding="utf-8")
     for stack in checkout.glob("stacks/*.yaml"):
         content = yaml.safe_load(stack.read_text(encoding="utf-8"))
         section = (content["config"].get("slipway:pipelines") or {}).get("mnist") or {}
+        [step.pop(feature, None) for step in section.get("steps", {}).values()]
         for name in gone & {*section.get("apps", ())}:
             del section["apps"][name]
         stack.write_text(yaml.safe_dump(content), encoding="utf-8")
@@ -53,10 +59,11 @@ def drop_apps(checkout: Path, feature: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rest_works_without_a_feature(name: str, tmp_path: Path) -> None:
     checkout = copy_checkout(tmp_path / "slipway")
-    [shutil.rmtree(checkout / folder / "features" / name) for folder in ("slipway", "tests")]
     registry = checkout / "slipway/features/registry.py"
-    registry.write_text(registry.read_text(encoding="utf-8").replace(f'    "{name}",\n', ""), encoding="utf-8")
-    drop_apps(checkout, name)
+    for gone in (name, *NEEDED_BY.get(name, ())):
+        [shutil.rmtree(checkout / folder / "features" / gone) for folder in ("slipway", "tests")]
+        registry.write_text(registry.read_text(encoding="utf-8").replace(f'    "{gone}",\n', ""), encoding="utf-8")
+        drop(checkout, gone)
 
     python(checkout, "-m", "ruff", "check", "--quiet", "slipway")
     python(checkout, "-c", IMPORTS_ALL)

@@ -2,7 +2,7 @@
 
 Rank 0 listens at `MASTER_PORT` without reusing an address that old connections hold, as programs do that know
 nothing of generations. Who loses a neighbour fails. Rank 0 writes a checkpoint after each step, and at the end a
-value in which every step of every rank is. Run it by `slipway.runtime.nodes.launcher`, with the
+value in which every step of every rank is. Run it by `slipway.features.nodes.pod.launcher`, with the
 directory of its result, the number of steps, and the seconds that each takes. Standard library only.
 """
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slipway.runtime.items.items import FAILED, ITEMS, RESULT
-from slipway.runtime.items.queue import ItemQueue, Row, Rules
+from slipway.features.items.pod.items import FAILED, ITEMS, RESULT
+from slipway.features.items.pod.queue import ItemQueue, Row, Rules
 from slipway.runtime.store import check
 from tests.support.checkout import ROOT
 from tests.support.processes import processes_with_mark
@@ -226,7 +226,7 @@ class Run:
         queue = ["--queue", self._server.address, "--queue-password", "QUEUE_PASSWORD"] if self._server else []
         previous = "{previous}" if self._mode == "ordered" else ""
         command = [
-            sys.executable, "-m", "slipway.runtime.items.worker", "--step", "days",
+            sys.executable, "-m", "slipway.features.items.pod.worker", "--step", "days",
             "--output", str(self._output),
             "--items", f"{self._data}/*.csv", "--workers", str(WORKERS), "--attempts", str(ATTEMPTS),
             "--lease", str(LEASE), *mode, *queue,

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from slipway.features.nodes.pod.group import NEIGHBOUR_FAILED
 from slipway.rehearse.machine.processes import free_ports
-from slipway.runtime.nodes.group import NEIGHBOUR_FAILED
 from tests.support.checkout import ROOT
 from tests.support.processes import processes_with_mark
 
@@ -48,7 +48,7 @@ class StandInJob:
         self.meet, *self.ports = free_ports(count + 1)
         nodes = [word for port in self.ports for word in ("--node", f"127.0.0.1:{port}")]
         self.command = [
-            sys.executable, "-m", "slipway.runtime.nodes.launcher", "--meet", f"127.0.0.1:{self.meet}",
+            sys.executable, "-m", "slipway.features.nodes.pod.launcher", "--meet", f"127.0.0.1:{self.meet}",
             *nodes, *map(str, flags), "--", *map(str, words),
         ]  # fmt: skip
         self._environment = {**os.environ, "JOB_UID": uid, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}

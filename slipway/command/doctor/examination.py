@@ -209,9 +209,6 @@ def answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
     ]
 
 
-# What a doctor shows: what is missing first, then what could not be checked, then how much is fine.
-
-
 FORMAT = 2
 """Of the JSON; it is raised where a key goes or means something else."""
 

@@ -139,9 +139,6 @@ def _home(path: Path) -> str:
     return str(path).replace(str(Path.home()), "~", 1)
 
 
-# Where the stacks' state is kept: chosen, signed in to, the stack made there, and its secrets within reach.
-
-
 BACKEND, STACKS, SECRETS = "state backend", "stack", "secrets of the stack"
 
 LOGIN = "pulumi login"

@@ -46,9 +46,6 @@ from slipway.infra.settings.model import KEY as REGISTRY
 from slipway.infra.settings.model import RegistrySettings, Settings
 from slipway.rehearse.session import variable
 
-# The section of a new stack file that runs a pipeline on the stack's pools.
-
-
 POOL, GPUS, USES, NODES = "pool", "gpus", "uses", "nodes"
 
 SCHEDULE = "schedule"

@@ -118,9 +118,6 @@ def refuse(error: Exception) -> None:
     report_problems(error.problems, "; nothing was written")
 
 
-# ``make new PIPELINE=churn``: a folder below ``workloads/`` with a pipeline of two small programs.
-
-
 TEMPLATES = Path(__file__).parent / "templates" / "pipeline"
 RENDERED = ".j2"
 """What the name of a template ends in that is more than copied."""

@@ -69,7 +69,6 @@ SHARED: Mapping[type[BaseModel], tuple[str, str]] = {
     contract.StepSettings: ("Keys of every step", STEP),
     matrix.MatrixStepSettings: ("Keys of a step with a matrix", STEP),
     matrix.Axes: ("Keys of a matrix", f"{STEP}.matrix"),
-    contract.MultiNodeSettings: ("Keys of a step on several nodes", STEP),
     contract.ServiceSettings: ("Keys of every service", "pipelines.<name>.services.<name>"),
     apps.AppSettings: ("Keys of every app", APP),
     apps.KeptAppSettings: ("Keys of an app with a volume", APP),

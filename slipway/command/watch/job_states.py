@@ -34,9 +34,6 @@ from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
 from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
 from slipway.runtime.failures import explain, known
 
-# What Kueue says of a Job that waits, which services do not come up, and which runs by the clock failed.
-
-
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue that admits it (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November
 2026)."""
@@ -141,9 +138,6 @@ def _count_before(workload: Properties, workloads: Sequence[Properties]) -> int:
     )
 
 
-# Services of pipelines, such as queues, whose program ends again and again.
-
-
 def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
     """Of each service whose program has ended and is not ready again: how often, and its own last words."""
     for pod in pods:
@@ -162,9 +156,6 @@ def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
                 f"{times(max(whole(status.get('restartCount')), 1))}, "
                 f"with exit code {whole(ended.get('exitCode'))}: {words}"
             )
-
-
-# Runs of pipelines by the clock: whether the last one failed, and how many before it did.
 
 
 TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -225,9 +216,6 @@ def _runs_by_pipeline(jobs: Sequence[Properties]) -> dict[str, list[Properties]]
     for job in sorted(filter(is_run, jobs), key=lambda job: creation_time(job) or LONG_AGO):
         runs.setdefault(labels_of(job).get(COMPONENT, ""), []).append(job)
     return runs
-
-
-# From a Job, its pods and what was said of them to where the step stands.
 
 
 NEIGHBOUR_FAILED = 15

@@ -12,9 +12,6 @@ from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
 from slipway.infra.stack.running_jobs import time_of
 
-# Typed looks into the Kubernetes objects that a watch reads: Jobs, pods, events, conditions.
-
-
 JOB_UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 

@@ -173,9 +173,6 @@ def _moved(mover: Expected, step: MovedStep, every: Mapping[str, Expected], held
     )
 
 
-# What the nodes cost that the pods of a run hold, at list prices.
-
-
 @dataclass(frozen=True)
 class Stay:
     """A pod on a node, from when it got it until it ended; None while it is there.

@@ -106,9 +106,6 @@ def seen(what: str, words: str = "", **more: str) -> Reason:
     return replace(recognise(what, "seen", **more), words=words)
 
 
-# Why a pod has no node: what the autoscaler and the scheduler say of it, as one plain clause.
-
-
 ELSEWHERE = re.compile(r"didn't match Pod's node affinity(?:/selector)?|didn't match node selector")
 """Said of nodes of other pools than the pod's."""
 

@@ -196,9 +196,6 @@ def _tail(step: StepState, rows: int) -> Iterator[Text]:
         yield Text(printable(line.expandtabs()), no_wrap=True, overflow="ellipsis")
 
 
-# Keys that are pressed while a screen is shown.
-
-
 class Key(StrEnum):
     """What a key means."""
 
@@ -258,9 +255,6 @@ class Keys:
         # An unknown sequence is passed over whole.
         self._unread = b"" if self._unread.startswith(b"\x1b") else self._unread[1:]
         return None
-
-
-# A stack where there is no terminal: a line for each change of a step's state.
 
 
 PROGRESS = 60.0

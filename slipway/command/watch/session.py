@@ -43,9 +43,6 @@ from slipway.infra.placed import MOVER
 from slipway.infra.pulumi_cli import CliError
 from slipway.infra.review.stack import Properties, at
 
-# The logs of pods, read on from where they were read before.
-
-
 FIRST = 5000
 """Lines that a first look takes from the end of a log."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-# Times and sums as people read them.
-
 
 def duration(seconds: float) -> str:
     """``8 s``, ``3 min``, ``2 h 05 min``, ``3 d 4 h``."""
@@ -38,9 +36,6 @@ def dollars(amount: float) -> str:
     if amount and amount < 0.01:
         return f"${amount:.3f}" if amount >= 0.0005 else "under $0.001"
     return f"${amount:,.2f}" if amount < 100 else f"${amount:,.0f}"
-
-
-# How far a program is, from the lines of its log.
 
 
 KEPT = 200
@@ -149,7 +144,7 @@ _RATE = re.compile(
     r"(?P<unit>(?:images?|imgs?|examples?|samples?|tokens?|records?|rows?|batch(?:es)?|steps?|it)\s*(?:/|per)\s*s(?:ec(?:ond)?)?)\b"
 )
 
-# What slipway.runtime.items.item_worker prints of items: `fraud-01.csv: done in 3.2 s`.
+# What slipway.features.items.pod.item_worker prints of items: `fraud-01.csv: done in 3.2 s`.
 _CLAIMED = re.compile(r"^(?P<item>.+): claimed \(attempt \d+\)$")
 _ITEM_DONE = re.compile(r"^(?P<item>.+): (?:done in [\d.]+ s|done before|taken from an earlier (?:attempt|run))$")
 _ITEM_FAILED = re.compile(r"^(?P<item>.+): failed: .*; (?P<then>[^;]*)$")
@@ -158,7 +153,7 @@ _QUEUED = re.compile(r"^put (?P<of>\d+) items into the queue, of which \d+ are d
 _PUBLISHED_ITEMS = re.compile(r"^Published \d+ files of (?P<of>\d+) items: ")
 
 
-# What slipway.runtime.nodes.group prints of the programs of several nodes.
+# What slipway.features.nodes.pod.group prints of the programs of several nodes.
 _STARTED = re.compile(r"^Generation (?P<number>\d+): .*all programs start(?: again)?$")
 _STOPPED = re.compile(r"^Generation (?P<number>\d+) ended: (?P<why>.*)$")
 _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check their inputs: ).*$")

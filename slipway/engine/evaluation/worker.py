@@ -32,9 +32,6 @@ from typing import TYPE_CHECKING, Any
 
 from slipway.engine.evaluation.encoding import FORMAT, SECRET, Encoder, Secrets, node, outputs
 
-# An error of the program as JSON: its message and the line of the project that raised it.
-
-
 TRACEBACK = "_slipway_traceback"
 """The attribute of an error that keeps its traceback, because asyncio drops it."""
 

@@ -36,8 +36,6 @@ from slipway.infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
 from slipway.infra.placed_model import listener
 from slipway.infra.platform import ASKED_ANNOTATION, DECLARED_ALONE, Priority
 
-# Kubernetes Secrets with what the steps of a pipeline are given as environment variables.
-
 
 def declare_secrets(
     steps: Iterable[Step], workspaces: Mapping[str, Workspace], values: Mapping[str, SecretStr]
@@ -72,13 +70,6 @@ def declare_secrets(
 PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
 
-
-KILLED, INTERRUPTED = 137, 143
-"""Exit codes of a worker that was killed, by want of memory for one, and of one that was told to stop and gave its
-item back. Neither says that the work cannot be done: the item counts its own attempts."""
-
-NEIGHBOUR_FAILED = 15
-"""Exit code of a pod of a step on several nodes that ends since another one failed: that one is the cause."""
 
 HELD_BACK = 20
 """Exit code of a pod at a place of another cluster whose program may run no more
@@ -276,7 +267,7 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
     """The Job that runs ``run``: once, whatever nodes are taken from it, within its step's time limit."""
     step = run.step
     return k8s.batch.v1.JobSpecArgs(
-        completion_mode="Indexed" if step.items or step.nodes else None,
+        completion_mode="Indexed" if step.is_indexed else None,
         completions=step.pods,
         parallelism=step.pods,
         # Real failures are final at once; disruptions are ignored below and so tried again without end, within the
@@ -289,7 +280,7 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
         # Each pod that is lost doubles the wait for the next ones, ignored ones too: eight that are lost together
         # would wait for ten minutes. With this each index waits by its own losses, 10, 20, 40 s, however many are
         # lost (the controller of Kubernetes 1.37.2, seen November 2026).
-        backoff_limit_per_index=0 if step.items or step.nodes else None,
+        backoff_limit_per_index=0 if step.is_indexed else None,
         pod_failure_policy=_failure_policy(run),
         # A pod that is still being evicted holds the GPU that its successor needs.
         pod_replacement_policy="Failed",
@@ -329,12 +320,8 @@ def number_attempt(
 
 
 def _failure_policy(run: Run) -> k8s.batch.v1.PodFailurePolicyArgs:
-    step, held_back = run.step, [HELD_BACK] if run.hold else []
-    if step.nodes:
-        return disruptions_ignored(KILLED, INTERRUPTED, NEIGHBOUR_FAILED, *held_back, container=step.name)
-    if held_back:
-        return disruptions_ignored(*held_back, container=step.name)
-    return disruptions_ignored(KILLED, INTERRUPTED, container=step.name) if step.items else disruptions_ignored()
+    codes = {code for part in run.step.parts for code in part.tolerated}
+    return disruptions_ignored(*codes, *([HELD_BACK] if run.hold else []), container=run.step.name)
 
 
 def disruptions_ignored(*codes: int, container: str = "") -> k8s.batch.v1.PodFailurePolicyArgs:
@@ -404,7 +391,7 @@ def _declare_group(
 ) -> list[pulumi.Resource]:
     """Declares what lets the pods of a step on several nodes reach one another; nothing for other steps."""
     step = run.step
-    if step.nodes is None:
+    if not step.is_group:
         return []
     return [
         headless_service(name, step, workspace.namespace, opts),

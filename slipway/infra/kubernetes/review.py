@@ -28,9 +28,6 @@ from slipway.infra.review.stack import (
 from slipway.infra.review.tables import durations, in_place_from
 from slipway.infra.schema.quantities import size_in_bytes
 
-# Who is let in by the RBAC of a cluster: people, groups, and pods of namespaces that the stack has nothing in.
-
-
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1:"
 BINDINGS = (f"{RBAC}RoleBinding", f"{RBAC}ClusterRoleBinding")
 
@@ -59,15 +56,12 @@ def _subjects(stack: Stack, binding: Resource, inside: set[str]) -> Iterator[Gra
             yield Grant(binding.urn, f"pods of {text(subject.get('namespace'))}/{name}", may)
 
 
-# Which Services pods connect to and which Secrets they are given, as far as their declarations say.
-
-
 CLIENT_SERVICE = "kubernetes:core/v1:Service"
 SECRET = "kubernetes:core/v1:Secret"
 
 QUEUE_FLAG = "--queue"
 """The argument of workers before the address of the service that hands their items out
-(`slipway.runtime.items.worker`)."""
+(`slipway.features.items.pod.worker`)."""
 
 _ADDRESS = re.compile(r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)(?:\.[a-z0-9.-]+)?:(\d{1,5})(?!\d)")
 """A host, of which the first label counts, and a port."""
@@ -248,9 +242,6 @@ def _with_claims(namespace: Resource, stack: Stack) -> list[Resource]:
     """What makes claims in the namespace: StatefulSets without queues, whose items are found again."""
     sets = [set_ for set_ in stack.of_type(STATEFUL_SET) if _claims(set_) and not queued_items(set_, stack)]
     return [set_ for set_ in sets if namespace in _namespaces(set_, stack)]
-
-
-# What Kubernetes objects make a cloud bill.
 
 
 SERVICE, INGRESS, GATEWAY = (

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pulumi
@@ -14,6 +14,7 @@ from slipway.infra.kubernetes.shipping.bundle import Files, collect, normalised
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import LIMIT, require_room
 from slipway.infra.pipelines import pods
+from slipway.infra.pipelines.step_keys import InPod
 from slipway.infra.placed import CODE, Command, Step
 from slipway.infra.placed_model import PlacedStep
 from slipway.infra.places import PACKAGE
@@ -28,18 +29,9 @@ RESERVED = frozenset({"store", "output", "pipeline"})
 RUNNER = "slipway.runtime.steps.command"
 """The module that starts a command."""
 
-WORKER = "slipway.runtime.items.worker"
-"""The module that starts a command once for each item."""
-
-SEARCHER = "slipway.runtime.search.worker"
-"""The module that starts a command once for each trial of a search."""
-
-LAUNCHER = "slipway.runtime.nodes.launcher"
-"""The module that starts the program of a step on several nodes in each of its pods."""
-
-LAUNCHER_FORMAT = 1
-"""Part of the digest of every step on several nodes, in place of the launcher's files. Raise it when pods start to
-be told something else of one another, and all of these steps run again."""
+JOB_NAME_VARIABLE = "JOB_NAME"
+"""The environment variable with the name of a pod's own Job. The kubelet puts it into arguments: the Jobs of a
+pipeline that runs by the clock get their names when they are created, and the host names of pods begin with it."""
 
 HELD = "-run"
 """What the names of Jobs end with that are created suspended."""
@@ -53,9 +45,6 @@ MEASURE = "slipway.runtime.usage.measure"
 
 HOLD = "slipway.runtime.schedule.places.hold"
 """The module that runs a step's program at a place of another cluster than that of what moves the step."""
-
-LIBRARIES = "libraries"
-"""The input with the CUDA libraries that an image lacks."""
 
 STARTER = "slipway/runtime/steps/starting.py"
 """The file that starts a program in another folder than that of its code."""
@@ -161,7 +150,7 @@ class Run:
         The API server refuses a Job of which a pod's host name would be no DNS label (kubernetes/pkg/apis/batch/
         validation, Kubernetes 1.34).
         """
-        return f"-{self.step.pods - 1}" if self.step.items or self.step.nodes else ""
+        return f"-{self.step.pods - 1}" if self.step.is_indexed else ""
 
     @property
     def is_limited(self) -> bool:
@@ -198,11 +187,7 @@ class Known:
 
 def runner(step: Step) -> str:
     """The module that starts the command of ``step``."""
-    if step.nodes:
-        return LAUNCHER
-    if step.search:
-        return SEARCHER
-    return WORKER if step.items else RUNNER
+    return next((part.module for part in step.parts if part.module), RUNNER)
 
 
 def command_bundle(command: Command, words: Sequence[str], root: Path, module: str = RUNNER) -> Files:
@@ -246,7 +231,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     }
     if step.data:
         decisive["data"] = {name: [data.url, data.digest] for name, data in step.data.items()}
-    shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
+    shipped = bundle
     if any(data.in_store for data in step.data.values()):
         shipped = _with_files_of(FOLDERS, shipped, root)
     shipped = _with_files_of(TESTER, shipped, root) if step.test else shipped
@@ -286,9 +271,8 @@ def _surroundings(step: Step) -> dict[str, object]:
     if step.places:
         del decisive["accelerator"], decisive["gpus"]
         decisive["hardware"] = step.places.hardware
-    if nodes := step.nodes:
-        # How long pods wait for one another, and at which port, decides nothing.
-        decisive["nodes"] = {"launcher": LAUNCHER_FORMAT, "count": nodes.count, "roles": list(nodes.roles.items())}
+    for part in step.parts:
+        decisive |= part.surrounds
     command = step.command
     if command and (command.directory or command.mounts):
         mounts = sorted((mount.path, mount.source.text, mount.writable) for mount in command.mounts)
@@ -341,10 +325,8 @@ def _program(step: Step, code: Files) -> dict[str, object]:
         name: [list(choice.among), choice.path, choice.select, choice.of] for name, choice in step.choices.items()
     }
     decisive: dict[str, object] = {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}
-    if step.search:
-        decisive["search"] = asdict(step.search)
-    elif step.items:
-        decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
+    for part in step.parts:
+        decisive |= part.decides
     return decisive
 
 
@@ -354,15 +336,7 @@ _DIGESTS = frozenset({"code", "inputs"})
 
 def placed(run: Run) -> PlacedStep:
     """What there is to know of ``run``."""
-    step, items, nodes = run.step, run.step.items, run.step.nodes
-    tells: dict[str, object] = {}
-    if items:
-        queue = step.connects[items.queue].address if items.queue else ""
-        tells = {"workers": step.workers, "attempts": items.attempts, "allow_failed": items.allow_failed}
-        tells |= {"lease": items.lease, "queue": queue}
-    if nodes:
-        # The pods meet below the port that programs have.
-        tells |= {"wait": nodes.wait, "port": nodes.port - 1}
+    step, pod = run.step, in_pod(run, {})
     return PlacedStep(
         job=run.name,
         pipeline=step.pipeline,
@@ -370,14 +344,22 @@ def placed(run: Run) -> PlacedStep:
         pool=step.pool.name,
         directory=run.path if step.publishes else "",
         inputs={name: before.path for name, before in run.inputs.items()},
-        of_items=[*pods.names(items.files)] if items else [],
-        surroundings=run.surroundings if items else "",
+        of_items=[name for part in step.parts for name in part.reads],
+        surroundings=run.surroundings if step.shares else "",
         files=run.code.digests,
         ships={path: digest for path, digest in run.bundle.digests.items() if path not in run.code.contents},
         decides={name: value for name, value in run.decides.items() if name not in _DIGESTS},
-        tells=tells,
+        tells={name: value for part in step.parts for name, value in part.tells(pod).items()},
         variant=_variant(step),
     )
+
+
+def in_pod(run: Run, directories: Mapping[str, str]) -> InPod:
+    """What parts of the step are told of its pods, which have ``directories``."""
+    step = run.step
+    services = {name: (service.address, service.password_variable) for name, service in step.connects.items()}
+    hosts = [f"$({JOB_NAME_VARIABLE})-{index}.{step.group_name}" for index in range(step.pods)]
+    return InPod(directories, services, hosts, step.resources.gpus, run.surroundings)
 
 
 def _variant(step: Step) -> dict[str, object]:
@@ -385,9 +367,6 @@ def _variant(step: Step) -> dict[str, object]:
         return {}
     best = {"best": {"by": step.best.by, "of": step.best.of}} if step.best else {}
     return {"of": step.variant.of, "values": dict(step.variant.values), **best}
-
-
-# The image of a pod that is named by its digest once it is built.
 
 
 @dataclass(frozen=True)

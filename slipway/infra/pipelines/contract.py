@@ -17,6 +17,7 @@ from slipway.infra.pipelines.images import ImageBuild
 from slipway.infra.pipelines.places import PLACES, Places, with_first_pool
 from slipway.infra.pipelines.pods import Command, PodSettings, Probe, Substitute
 from slipway.infra.pipelines.results import Result
+from slipway.infra.pipelines.step_keys import StepPart
 from slipway.infra.platform import Data, Priority, Resources
 from slipway.infra.schema.base import Duration, Float, Int, Memory, Model, PoolSettings, Size, refuse
 from slipway.infra.schema.cron import Cron, TimeZone
@@ -25,15 +26,11 @@ from slipway.infra.schema.problems import Finding, Path, Problem
 from slipway.infra.schema.quantities import mebibytes
 from slipway.infra.schema.renamed import Removed
 
-RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries", "sampler")
+RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
 
 OF_SERVICES = ("data", "port", "password")
 """References in the arguments of a service: the directory of its volume, its port, and its password."""
-
-
-MOST_NODES = 256
-"""Pods of one training. A mistake has more."""
 
 
 IDLE = "idle"
@@ -142,19 +139,6 @@ class StepSettings(PodSettings):
     def _copies(self) -> Iterator[tuple[Path, Self]]:
         for index, place in enumerate(self.places or ()):
             yield (PLACES, index), self.model_copy(update={PLACES: None, **place.changes})
-
-
-class MultiNodeSettings(StepSettings):
-    """Where a step runs that can run on several nodes at once, and what each of its pods may use."""
-
-    nodes: Int = Field(
-        default=1, ge=1, le=MOST_NODES, description="Pods that run it together, each on a node of its own."
-    )
-    wait: Duration = Field(
-        default="10m",
-        description="Pods that are there wait so long for those that are missing; then the step fails, and frees "
-        "its nodes.",
-    )
 
 
 class ServiceSettings(PodSettings):
@@ -269,69 +253,6 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Items:
-    """What a step works on piece by piece: its program runs once for each file that ``files`` matches.
-
-    ``files`` is a pattern with the references of arguments: ``{prepare}/days/*.csv``. An item's name is that of
-    its file without the extension; items are ordered by name. In the step's arguments ``{item}`` is the path of
-    the file and ``{output}`` a directory of the item's own. In the mode ``ordered`` items are worked on one after
-    the other, and ``{previous}`` is the directory of the result of the one before: an empty one for the first, and
-    for each where a stack file says ``parallel`` in place of ``ordered``.
-
-    ``queue`` names the service that hands the items out; where it is None, each worker has its own share of them.
-    An item that failed ``attempts`` times is set aside, and the step fails in the end where more than
-    ``allow_failed`` were. A worker that is silent for ``lease`` seconds loses its item.
-    """
-
-    files: str
-    mode: Literal["parallel", "ordered"] = "parallel"
-    queue: str | None = None
-    attempts: int = 3
-    allow_failed: int = 0
-    lease: int = 60
-
-
-@dataclass(frozen=True)
-class Search:
-    """What a step searches for: its program runs once for each of ``trials``, of which ``at_once`` run at once.
-
-    ``parameters`` have by name a list of values, or ``low``, ``high``, ``type`` and maybe ``log`` and ``step``, as
-    `slipway.runtime.search.study.Plan` reads them. ``by`` is the number that is to be the best: a file
-    of the result, `#` and a JSON pointer. ``stop`` says which trials are stopped early by their ``reports``: a
-    file of JSON lines of the result, `#` and the pointer of a value of each line, or `printed:` and a pattern of
-    lines that the program prints. All of this decides what is tried.
-
-    In the step's arguments the name of a parameter in braces is the trial's value. A step with it has ``items``,
-    which are the trials, without files.
-    """
-
-    parameters: Mapping[str, object]
-    trials: int
-    at_once: int
-    by: str
-    of: Literal["max", "min"] = "max"
-    method: Literal["tpe", "random", "grid"] = "tpe"
-    seed: int = 0
-    stop: Literal["", "median", "hyperband"] = ""
-    reports: str = ""
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """The pods of one training: ``count`` of them at once, each on a node of its own, and each knows the others.
-
-    ``roles`` are how many have each of TensorFlow's roles, in the order of their ranks; they add up to ``count``.
-    Where there are none, all are workers. The pods that are there wait ``wait`` seconds for those that are not.
-    The program of each has ``port`` to itself; the pods meet at the one below it.
-    """
-
-    count: int
-    roles: Mapping[str, int] = field(default_factory=dict[str, int])
-    wait: int = 600
-    port: int = 2222
-
-
-@dataclass(frozen=True)
 class ServiceDeclaration:
     """A program that runs beside the steps, and to which only those that name it may connect.
 
@@ -351,52 +272,90 @@ class ServiceDeclaration:
     build: ImageBuild | None = None
 
 
-@dataclass(frozen=True)
-class StepDeclaration:
-    """One step: what a Job runs, and which of the pipeline's settings place it.
-
-    ``command`` says what ships, and ``arguments`` are the whole command line, its program first. A step of an
-    app's kind has a ``module`` of the package in its place, which is started as ``python -m <module>``.
-    ``arguments`` and the values of ``environment`` may hold ``{output}`` (the step's directory in the store),
-    ``{<input>}`` (the directory of an input), ``{pipeline}`` (the pipeline's directory) and ``{store}``; `literal`
-    escapes braces. ``placed_by`` is an object of the settings, or a copy of one on another pool.
-
-    ``inputs`` are steps of the pipeline by the input's name: when one runs again, so does this step. ``after`` are
-    steps that only have to succeed first. Both may name the step that variants are made of: ``after`` then means
-    all of them, and so does an input, whose argument ``{<input>}`` becomes one argument for each, unless their
-    ``best`` says which one it is.
-
-    ``requirements`` is the path of a pinned requirements file, relative to the repository or absolute. It is
-    installed once for all steps that name an equal file and run in the same image, on a node without GPUs.
-    ``secrets`` are names of the stack's ``slipway:secrets`` by the environment variable that has the value.
-    ``connects`` are services of the pipeline. A step with ``items`` runs in ``workers`` pods at once, each for
-    itself; one with ``nodes`` in several that work together. ``build`` is the image that it runs in where
-    ``placed_by`` names none, built in the cluster. ``data`` are folders of buckets or of the store that are there,
-    by the references ``{<name>}`` to them: with another digest it runs again. With ``checkpoints`` arguments and
-    environment may hold ``{checkpoint}``.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StepProgram:
+    """What runs in a step, the same as it is declared and as it is placed."""
 
     name: str
-    placed_by: StepSettings
     arguments: Sequence[str]
+    """The whole command line of a step with a command, its program first; else arguments of its ``module``. They
+    and the values of ``environment`` may hold ``{output}``, the step's directory in the store, ``{<input>}``, that
+    of an input, ``{store}``, ``{<name>}`` of its data and, with checkpoints, ``{checkpoint}``; until the step is
+    placed also ``{pipeline}``, the pipeline's directory. `literal` escapes braces.
+    """
     module: str | None = None
-    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
-    after: Sequence[str] = ()
-    requirements: str | None = None
-    results: Sequence[Result] = ()
-    command: Command | None = None
+    """A module of the package that is started as ``python -m <module>``, where there is no command."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of the stack's ``slipway:secrets`` by the environment variable that has the value."""
+    results: Sequence[Result] = ()
+    """What is worth showing of its directory."""
     variant: Variant | None = None
+    """Which of several steps made from one it is."""
     best: Best | None = None
-    connects: Sequence[str] = ()
-    items: Items | None = None
-    workers: int = 1
-    nodes: Nodes | None = None
-    build: ImageBuild | None = None
-    search: Search | None = None
+    """Which of these others read."""
     data: Mapping[str, Data] = field(default_factory=dict[str, Data])
+    """Folders of buckets or of the store that are there: with another digest it runs again."""
     checkpoints: Checkpoints | None = None
+    """How those of its program are copied beside it."""
+    parts: Sequence[StepPart] = ()
+    """What its keys of features make of it."""
+
+    @property
+    def pods(self) -> int:
+        """How many pods of it run at once."""
+        return max((part.pods for part in self.parts), default=1)
+
+    @property
+    def pods_key(self) -> str:
+        """The key of a stack file that says so; empty where it is always one."""
+        return next((part.pods_key for part in self.parts), "")
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Where its pods reach one another, by purpose, if they are a group."""
+        return {purpose: port for part in self.parts for purpose, port in part.ports.items()}
+
+    @property
+    def is_group(self) -> bool:
+        """Whether its pods run together, each on a node of its own and with a host name."""
+        return bool(self.ports)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether each of its pods has an index."""
+        return any(part.is_indexed for part in self.parts)
+
+    @property
+    def shares(self) -> str:
+        """The key whose work its pods take from one another; empty where there is none."""
+        return next((part.key for part in self.parts if part.is_shared), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepDeclaration(StepProgram):
+    """One step as a pipeline declares it: what a Job runs, and which of the pipeline's settings place it.
+
+    ``inputs`` and ``after`` may name the step that variants are made of: ``after`` then means all of them, and so
+    does an input, whose argument ``{<input>}`` becomes one argument for each, unless their ``best`` says which one
+    it is.
+    """
+
+    placed_by: StepSettings
+    """An object of the settings, or a copy of one on another pool."""
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Steps of the pipeline by the input's name: when one runs again, so does this step."""
+    after: Sequence[str] = ()
+    """Steps that only have to succeed first."""
+    requirements: str | None = None
+    """A pinned requirements file, relative to the repository or absolute. It is installed once for all steps that
+    name an equal file and run in the same image, on a node without GPUs."""
+    command: Command | None = None
+    """What ships with it."""
+    connects: Sequence[str] = ()
+    """Services of the pipeline."""
+    build: ImageBuild | None = None
+    """The image that it runs in where ``placed_by`` names none, built in the cluster."""
 
 
 @dataclass(frozen=True)

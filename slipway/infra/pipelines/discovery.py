@@ -152,9 +152,6 @@ def mounts_store(app: AppDeclaration) -> bool:
     return app.uses_store or bool(lacked_by(app))
 
 
-# A pipeline as a stack runs it: under a name, with settings of its own.
-
-
 @dataclass(frozen=True)
 class DeclaredPipeline:
     """A pipeline of a stack: its name there, the folder that declares it, and its settings."""

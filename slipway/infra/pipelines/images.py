@@ -69,9 +69,6 @@ def has_tensorflow(image: str) -> bool:
     return re.split("[:@]", image)[0] == re.split("[:@]", CPU_IMAGE)[0]
 
 
-# Lock files: the requirements of a step, each at one version and with the digests of its files.
-
-
 HASH = re.compile(r"\s--hash=[a-z0-9]+:[0-9a-f]+")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*==\s*[A-Za-z0-9][A-Za-z0-9.!+_-]*\s*(;.*)?")
 
@@ -111,9 +108,6 @@ def lock_problem(lock: Path) -> str | None:
         if not HASH.search(f" {content}"):
             return f"line {number}, `{content.split()[0][:80]}`, has no hash of the package's files"
     return None
-
-
-# An image that is built in the cluster from a Dockerfile before the steps that run in it.
 
 
 @dataclass(frozen=True)

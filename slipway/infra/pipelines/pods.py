@@ -126,9 +126,6 @@ class Probe:
     command: Sequence[str] = ()
 
 
-# References in the words of a command: ``{output}``, ``{prepare}``, ``{trees}``; ``{{`` and ``}}`` are braces.
-
-
 OUTPUT, STORE = OWN = ("output", "store")
 """What every step may refer to: the directory that it writes, and the store."""
 
@@ -178,9 +175,6 @@ def _unknown(at: Path, word: str, name: str, known: Collection[str]) -> Finding:
         fix = f"write `${{{{{name}}}}}` for a variable of the shell"
     read = (("parameters", name), ("steps", name), ("services", name), ("inputs", name))
     return Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
-
-
-# Commands, environments and paths as a ``pipeline.yaml`` writes them.
 
 
 MOST_WORDS = 10_000
@@ -337,9 +331,6 @@ class RehearsalCommand(Model):
         if self.run is None and self.requirements is None:
             yield Finding(at, None, "empty", "write `run`, `requirements` or both, or remove it", all_of=(at,))
         yield from path_findings((*at, "requirements"), self.requirements)
-
-
-# Images that are built in the cluster, as a ``pipeline.yaml`` writes them.
 
 
 def _build(value: Any) -> Any:

@@ -146,9 +146,6 @@ def heading(name: str) -> str:
     return " ".join([first[:1].upper() + first[1:], *others])
 
 
-# Results as a ``pipeline.yaml`` writes them.
-
-
 FORMATS = get_args(Format)
 
 RESULT_KINDS: Mapping[str, Sequence[str]] = {

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -14,14 +14,13 @@ from slipway.infra.commands import page
 from slipway.infra.kubernetes.cluster.gates import Gates, reading
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
-from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration
+from slipway.infra.pipelines.contract import ServiceDeclaration, StepDeclaration, StepProgram
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.pipelines.discovery import DeclaredPipeline
 from slipway.infra.pipelines.images import has_tensorflow, tensorflow_image
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.pipelines.residents import Resident, left_by, residents, residents_on, room_for
-from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
-from slipway.infra.placed import PACKAGES, SAMPLER, App, Choice, Places, Service, Step
+from slipway.infra.placed import PACKAGES, App, Choice, Places, Service, Step
 from slipway.infra.placement.shipping import (
     Packages,
     command_of,
@@ -35,9 +34,6 @@ from slipway.infra.places import located
 from slipway.infra.platform import Platform, Pool, Resources, add
 from slipway.infra.schema.problems import printable
 from slipway.infra.schema.quantities import mebibytes, seconds
-
-# Steps, which Jobs run, and services.
-
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
@@ -174,11 +170,11 @@ class _Placement:
                 located(declared.requirements, self.root), step.image, *beside, self._kept
             )
             step = replace(step, inputs={**step.inputs, PACKAGES: packages})
-        if declared.search:
-            sampler = self.packages.publishing(
-                located(SEARCH_REQUIREMENTS, self.root), step.image, *self._beside(step), self._kept
+        for name, lock in [lock for part in step.parts for lock in part.packages.items()]:
+            needed = self.packages.publishing(
+                located(lock, self.root), step.image, *self._beside(step), self._kept
             )
-            step = replace(step, inputs={**step.inputs, SAMPLER: sampler})
+            step = replace(step, inputs={**step.inputs, name: needed})
         tensorflow = self._with_tensorflow(declared, step)
         for folder, supplement in SUPPLEMENTS.items():
             if tensorflow and step.resources.gpus and supplement.is_lacking(step.image):
@@ -220,7 +216,7 @@ class _Placement:
 
     def _with_tensorflow(self, declared: StepDeclaration, step: Step) -> bool:
         """Whether TensorFlow may use its GPUs. Several nodes sum by it, or by a library that its image lacks."""
-        if step.command is None or step.nodes is not None or not step.resources.gpus:
+        if step.command is None or step.is_group or not step.resources.gpus:
             return True
         key = shipping_key(declared)
         if key not in self.using:
@@ -238,15 +234,15 @@ class _Placement:
             fix = "ask for less, let the pool grow, or take another pool for one of them"
             rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
             pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
-        elif step.nodes and pods < step.pods:
-            rest = (
-                f"these would wait for the others, and the step fail after {step.nodes.wait} s: let the pool grow"
-            )
-            has = f"room for {pods} of {step.pods} pods, one a node"
-            pulumi.log.warn(f"{key}.nodes: pool {step.pool.name} has {has}; {rest}, or ask for less")
-        elif step.workers > pods:
+        elif step.pods > pods:
+            has = f"pool {step.pool.name} has room for {pods} of {step.pods}"
             rest = "the others wait until one of them is through"
-            pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {pods} of {step.workers}; {rest}")
+            if step.is_group:
+                wait = max(part.wait for part in step.parts)
+                has = f"{has} pods, one a node"
+                rest = f"these would wait for the others, and the step fail after {wait} s: let the pool grow, or "
+                rest += "ask for less"
+            pulumi.log.warn(f"{key}.{step.pods_key}: {has}; {rest}")
 
     def _in_turn(self, declared: StepDeclaration, step: Step) -> list[Step]:
         """The variant that has to end before this one starts, where the pool has no room for both.
@@ -261,7 +257,7 @@ class _Placement:
             if variant.variant and variant.placed_by.pool == declared.placed_by.pool
         ]
         # Pods of two variants may share a node.
-        pods = room(replace(step, nodes=None), self.staying)
+        pods = room(step, self.staying, shares_nodes=True)
         before = beside.index(declared) - max(1, pods // step.pods)
         return [self._step(beside[before])] if before >= 0 else []
 
@@ -274,11 +270,19 @@ class _Placement:
         directory = rf"\1{{store}}/{self.pipeline.name}"
         beside = [*self.pipeline.steps, *self.pipeline.services]
         command = declared.command and command_of(declared, beside, self.root)
+
+        def fill(text: str) -> str:
+            return PIPELINE.sub(directory, text)
+
+        program = {of.name: getattr(declared, of.name) for of in fields(StepProgram)}
+        program |= {
+            "arguments": [fill(word) for word in arguments(declared, self._variants_of)],
+            "environment": {name: fill(word) for name, word in declared.environment.items()},
+            "parts": [part.fill(fill) for part in declared.parts],
+        }
         return Step(
+            **program,
             pipeline=self.pipeline.name,
-            name=declared.name,
-            module=declared.module,
-            arguments=[PIPELINE.sub(directory, word) for word in arguments(declared, self._variants_of)],
             image=settings.image
             or built_image(self.pipeline, declared, self.root, self.images)
             or tensorflow_image(pool),
@@ -288,26 +292,14 @@ class _Placement:
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
             idle=settings.idle,
-            environment={name: PIPELINE.sub(directory, word) for name, word in declared.environment.items()},
             command=command,
-            secrets=declared.secrets,
-            variant=declared.variant,
-            best=declared.best,
-            results=declared.results,
             connects={
                 service.name: service
                 for service in self.services
                 if service.pipeline == self.pipeline.name and service.name in declared.connects
             },
-            items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
-            workers=declared.workers,
-            search=declared.search,
-            data=declared.data,
             cache=mebibytes(settings.cache) if settings.cache else 0,
             shm=mebibytes(settings.shm) if settings.shm else None,
-            # One node is the plain path, whatever role its pod would have.
-            nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
-            checkpoints=declared.checkpoints,
         )
 
     @property
@@ -380,16 +372,16 @@ def kept_by(staying: Sequence[Resident], platforms: Mapping[str, Platform]) -> d
     }
 
 
-def room(step: Step, staying: Iterable[Resident] = ()) -> int:
+def room(step: Step, staying: Iterable[Resident] = (), *, shares_nodes: bool = False) -> int:
     """How many pods like that of ``step`` its pool has room for at once beside what is ``staying``.
 
     At least one, where nothing stays on the pool: what is too large for a node is refused elsewhere. Of a step on
-    several nodes there is one pod a node.
+    several nodes there is one pod a node, unless it ``shares_nodes``.
     """
     sidecar = step.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
     beside = [resident for resident in staying if resident.pool == step.pool.name]
     wanted = add(step.resources, sidecar)
-    most = 1 if step.nodes else sys.maxsize
+    most = 1 if step.is_group and not shares_nodes else sys.maxsize
     pods = sum(min(room_for(free, wanted), most) for free in _free(step.pool, beside))
     return pods if beside else max(1, pods)
 
@@ -404,9 +396,6 @@ def _free(pool: Pool, residents: Sequence[Resident]) -> list[Resources]:
     """What ``residents`` leave of each node that ``pool`` may have."""
     pods = [pod for resident in residents for pod in resident.all_pods]
     return left_by(pods, [pool.allocatable] * max(1, pool.max_nodes))
-
-
-# Apps, each with those that it asks.
 
 
 def place_apps(

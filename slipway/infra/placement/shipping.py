@@ -233,9 +233,6 @@ def shipping_key(step: StepDeclaration) -> object:
     )
 
 
-# The step that notes a good run of a pipeline whose apps follow it.
-
-
 NEWEST_MODULE = "slipway.runtime.apps.newest"
 
 NEWEST_RESOURCES = Resources(cpu=50, memory=128, ephemeral_storage=64)
@@ -264,9 +261,6 @@ def noting(steps: Sequence[Step]) -> Step:
         inputs=results,
         after=[step for step in steps if not step.publishes],
     )
-
-
-# What nodes of a pool have room for beside the store's mount, and the services and apps that stay on them.
 
 
 Kept = Mapping[str, Sequence[Resources]]
@@ -302,9 +296,6 @@ def with_room(platform: Platform, pool: Pool, wanted: Resources, kept: Kept = NO
     """``pool``; where that is too small for ``wanted``, the first other pool without GPUs that is not, if any."""
     pools = [pool, *(other for other in platform.pools.values() if not other.accelerator)]
     return next((other for other in pools if at_most(wanted, left(platform, other, kept)) == wanted), pool)
-
-
-# The steps that install what the images of commands lack: one for each lock file and image of a stack.
 
 
 PACKAGES_MODULE = "slipway.runtime.steps.environment"
@@ -359,15 +350,13 @@ class Packages:
         file = re.sub(r"^requirements[-_.]?", "", lock.stem)
         repository = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
         kind = {CPU_IMAGE: "", GPU_IMAGE: "gpu"}.get(image, repository)
-        name = spell(NAME_LIMIT, *filter(None, (lock.parent.name, file, kind)))
+        folder = lock.parent.parent if lock.parent.name == "pod" else lock.parent
+        name = spell(NAME_LIMIT, *filter(None, (folder.name, file, kind)))
         taken = {step.name for step in self._made.values()}
         if name not in taken:
             return name
         mark = hashlib.sha256(f"{content} {image}".encode()).hexdigest()[:6]
         return f"{spell(NAME_LIMIT - len(mark) - 1, name)}-{mark}"
-
-
-# What the images of programs on GPUs lack: steps that publish it, for steps and apps alike.
 
 
 def publishing(

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from slipway.infra.platform import Resources
@@ -34,6 +35,11 @@ class Model(BaseModel):
 
     removed_kinds: ClassVar[Mapping[str, Removed]] = {}
     """Of a section that a key such as `kind` tells from others: values that this key had in an earlier release."""
+
+
+def annotation_of(field: FieldInfo) -> Any:
+    """The type of a field, with its constraints."""
+    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
 
 
 def refuse(reason: str, fix: str) -> PydanticCustomError:

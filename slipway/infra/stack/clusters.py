@@ -162,9 +162,8 @@ def declare_workspaces(
     services = Counter(service.platform.name for service in stack.services)
     with_proxy = [app for app in apps if app.declared.placed_by.ingress]
     app_pods = Counter(app.platform.name for app in [*apps, *with_proxy])
-    groups = Counter(
-        platform.name for step in with_those_before(stack.all_steps) if step.nodes for platform in step.platforms
-    )
+    all_steps = with_those_before(stack.all_steps)
+    groups = Counter(platform.name for step in all_steps if step.is_group for platform in step.platforms)
     places = Counter(place.platform.name for step in stack.all_steps if step.places for place in step.places.steps)
     jobs = Counter(
         platform.name for step in with_those_before(stack.steps_with_jobs) for platform in step.platforms

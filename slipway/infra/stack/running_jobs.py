@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from slipway.infra.api_server import ApiServer
-from slipway.infra.kubernetes.pods.ending import checkpoint_interval
+from slipway.infra.kubernetes.pods.pod import checkpoint_interval
 from slipway.infra.review.stack import Properties, at, mappings, text, texts, whole
 
 GOING = "status.phase!=Succeeded,status.phase!=Failed"

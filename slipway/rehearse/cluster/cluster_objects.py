@@ -21,9 +21,6 @@ from slipway.infra.review.stack import Properties, Resource, mapping, mappings, 
 from slipway.policies.programs import refusals
 from slipway.rehearse.cluster.pods import PodSpec
 
-# The Kubernetes objects of each cluster, and the checks of the API server that need them.
-
-
 CONFIG_MAP_LIMIT = 1024 * 1024
 """Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
 
@@ -232,9 +229,6 @@ def _holds(expression: Properties, labels: Mapping[str, str]) -> bool:
 
 # A Kubernetes API that answers pods with a service account's token: with the list of nodes, and with Jobs and
 # ConfigMaps by their names.
-
-
-# Service accounts: which pods get a token, in which files, and what it allows.
 
 
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -7,18 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slipway.infra.kubernetes.apps.pod import INSTALLER, READER, SUPPLIED, WAITER
-from slipway.infra.kubernetes.run import (
-    HOLD,
-    LAUNCHER,
-    MEASURE,
-    RUNNER,
-    SEARCHER,
-    STARTER,
-    TESTER,
-    WORKER,
-)
+from slipway.infra.kubernetes.run import HOLD, MEASURE, RUNNER, STARTER, TESTER
+from slipway.infra.pipelines.file.shape import STEP_KEYS
 from slipway.infra.pipelines.images import has_tensorflow
-from slipway.infra.pipelines.search import REQUIREMENTS as SEARCH_REQUIREMENTS
 from slipway.infra.placed import FOLDERS
 from slipway.infra.placement import shipping
 from slipway.infra.places import LIBRARY
@@ -34,8 +25,11 @@ from slipway.rehearse.machine.environments import (
 )
 from slipway.rehearse.machine.programs import PYTHON, Program, search_path
 
-OUTPUT = "--output"
-"""The option of the programs that run a command: the directory of its result."""
+RUNNERS: Mapping[str, Mapping[str, str]] = {
+    RUNNER: {},
+    **{key.part.module: key.part.packages for key in STEP_KEYS if key.part.module},
+}
+"""What starts commands, each with the lock files of what it needs itself."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +59,13 @@ class Containers:
             if list(words[1:3]) == ["-m", shipping.PACKAGES_MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._provide(f"step {job}", software, pod, note), words)
-            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, SEARCHER, LAUNCHER}:
+            if list(words[1:2]) != ["-m"] or words[2] not in RUNNERS:
                 return None
-            if words[2] == LAUNCHER and OUTPUT not in _flags(words):
-                # It starts a module of the project's.
-                return None
-            if words[2] == SEARCHER:
+            for name, lock in RUNNERS[words[2]].items():
                 # The step that publishes them found that nothing is lacking.
-                lock = Software((LIBRARY / SEARCH_REQUIREMENTS,), has_tensorflow(container.image))
-                sampler = self._provide(f"step {job}", lock, pod, note)
-                words = [*words[:3], "--sampler-path", str(sampler.packages), *words[3:]]
+                software = Software((LIBRARY / lock,), has_tensorflow(container.image))
+                needed = self._provide(f"step {job}", software, pod, note)
+                words = [*words[:3], f"--{name}-path", str(needed.packages), *words[3:]]
             program = self.programs.get(job)
             if program is None:
                 software = Software(tensorflow=has_tensorflow(container.image))
@@ -199,7 +190,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _places(words: Sequence[str], container: Container) -> "_Places":
     """The values of references in a command line, from the options of its runner and the mounts of data."""
-    output = Path(_flags(words)[OUTPUT])
+    output = Path(_flags(words)["--output"])
     # `slipway.infra.kubernetes.run.Run.path` is pipeline, step and digest.
     places = _Places(output=str(output), store=str(output.parents[2]))
     for mount in container.mounts:

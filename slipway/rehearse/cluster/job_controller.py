@@ -436,9 +436,6 @@ def _rule(rule: Properties) -> Rule:
     )
 
 
-# The eviction of one pod in the middle of its work, as when a Spot node is taken away.
-
-
 EPOCH = "epoch"
 """The unit of progress that counts most: within one there are steps."""
 

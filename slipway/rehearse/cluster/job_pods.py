@@ -64,7 +64,7 @@ class Machine(Protocol):
 
 GENERATION = re.compile(rb"^Generation (?P<number>\d+): .*\bprograms start\b")
 """What the launcher of a step's pods writes when all of these begin together
-(`slipway.runtime.nodes.launcher`)."""
+(`slipway.features.nodes.pod.launcher`)."""
 
 
 @dataclass
@@ -203,9 +203,6 @@ class JobPods:
             record.accelerator, record.allocatable = placement.node.accelerator or "", placement.node.allocatable
         engine.changed(record)
         return placement
-
-
-# The host names by which the pods of one Job find one another, and their addresses on this machine.
 
 
 HEADLESS = "None"

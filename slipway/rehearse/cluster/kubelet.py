@@ -28,9 +28,6 @@ from slipway.rehearse.machine.boxes import Box, BoxMount
 from slipway.rehearse.machine.processes import Launch, Reaper, Stop
 from slipway.runtime.masking import Masker
 
-# A pod's volumes as folders of this machine.
-
-
 STORE_VOLUME = "store"
 """The name of the volume that a CSI driver mounts the store as."""
 
@@ -165,9 +162,6 @@ def _project(volume: str, source_kind: str, source: Properties, namespace: Names
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(values[key])
         target.chmod(int(item.get("mode") or source.get("defaultMode") or 0o644) | stat.S_IWUSR)
-
-
-# Hides the secrets of a container in what it prints, as the runner of a step does in a cluster.
 
 
 def masking(secrets: Iterable[str]) -> Callable[[bytes], bytes]:

@@ -197,9 +197,6 @@ def _number(port: object, ports: Mapping[str, int]) -> int:
     return ports[text] if text in ports else int(text)
 
 
-# A sentence for each resource that a rehearsal accepts and does not carry out.
-
-
 _DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
 
 

@@ -25,9 +25,6 @@ from slipway.rehearse.cluster.server_specs import Address, Probe, ServerSpec, ad
 from slipway.rehearse.machine.processes import LOOPBACK, CancelledError, Stop
 from slipway.rehearse.state import Place, ServicePhase, ServiceRecord
 
-# One server of a rehearsal, a service or an app. Its process is started again whenever it ends.
-
-
 READY_WITHIN = 120.0
 """Seconds that a server may take until its probe succeeds."""
 

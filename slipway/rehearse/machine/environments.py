@@ -31,9 +31,6 @@ from slipway.infra.schema.uv import reason
 from slipway.rehearse.machine import processes
 from slipway.rehearse.machine.processes import CancelledError, Launch, Reaper, Stop
 
-# The Python packages of images, as far as the project's own environment has them.
-
-
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 """The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
 

@@ -141,9 +141,6 @@ def hold_files(writable: list[str]) -> bool:
     return held
 
 
-# A mount namespace: the machine's files, read-only, and over them what the container has mounted.
-
-
 def enter_box(box: Mapping[str, Any], writable: Sequence[str]) -> bool:
     """Gives this process and all that it starts a view of the file system of their own.
 

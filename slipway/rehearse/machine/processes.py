@@ -293,9 +293,6 @@ def end_left(folder: Path) -> int:
     return left
 
 
-# Free ports of this machine, for servers that keep one address as long as they run.
-
-
 LOOPBACK = "127.0.0.1"
 
 LOWEST = 20_000

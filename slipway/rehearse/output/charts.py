@@ -14,9 +14,6 @@ from slipway.rehearse.output.comparison import ComparedVariant, Comparison
 from slipway.rehearse.output.results import ShownCurves
 from slipway.rehearse.state import JobRecord, Phase
 
-# The geometry of the report's charts, for the template to draw as SVG.
-
-
 RECENT = 3600.0
 """Seconds: with nothing run this time, the timeline shows the Jobs that began within this long of the last one."""
 
@@ -167,9 +164,6 @@ def nice_step(at_least: float) -> float:
     while power * 10 <= at_least:
         power *= 10
     return next(factor * power for factor in STEPS if factor * power >= at_least * 0.999)
-
-
-# The charts of a comparison: points over an axis of numbers, or a bar for each variant.
 
 
 LINES = 4
@@ -328,9 +322,6 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
 def _shorten(label: str) -> str:
     return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
-
-
-# What the pods of Jobs used, as `slipway.runtime.usage.measure` kept it in the rehearsal's store.
 
 
 @dataclass(frozen=True)

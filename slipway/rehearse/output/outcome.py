@@ -100,9 +100,6 @@ class Outcome:
         return Exit.FAILED if self.evaluation.failed or self.missed else Exit.DONE
 
 
-# What `rehearse` and `demo` share: their console, and how they print problems.
-
-
 def folder_for(stack: str, output: Path | None) -> Path:
     """Where a command puts what a rehearsal of the stack makes."""
     return (output or PROJECT / "build" / "rehearsal" / stack).resolve()

@@ -29,9 +29,6 @@ from slipway.infra.pipelines.results import (
 from slipway.infra.review.stack import Resource, strings
 from slipway.rehearse.state import first_problem
 
-# Results as the summary and the report show them.
-
-
 COPY_LIMIT = 100 * 1024 * 1024
 """Bytes of a file beyond which only the store has it."""
 
@@ -139,7 +136,7 @@ VALUES: Mapping[Format, TypeAdapter[Any]] = {
 """What a value has to be that is written in a format."""
 
 ITEMS_FAILED = 10
-"""The exit code of a step of which more items failed than may (`slipway.runtime.items.item_worker`)."""
+"""The exit code of a step of which more items failed than may (`slipway.features.items.pod.item_worker`)."""
 
 ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
 

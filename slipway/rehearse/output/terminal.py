@@ -261,9 +261,6 @@ def describe_service(record: ServiceRecord) -> str:
     return texts[record.phase]
 
 
-# Prints the summary at the end of a rehearsal.
-
-
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
 
 SHOWN_WAIT = 0.1

@@ -10,11 +10,11 @@ import yaml
 
 from slipway.features.importing.folder import draft
 from slipway.features.importing.manifest import Training, read
+from slipway.features.nodes.pod import work
+from slipway.features.nodes.pod.group import Address
 from slipway.infra.review.stack import items, mapping, mappings
 from slipway.infra.schema.quantities import mebibytes
 from slipway.infra.schema.secret_values import MASK
-from slipway.runtime.nodes import work
-from slipway.runtime.nodes.group import Address
 from tests.support.previewing import previewed
 from tests.support.tree import write_tree
 

@@ -13,9 +13,9 @@ from slipway.features.importing.folder import draft, write_imported
 from slipway.features.importing.manifest import Findings, data, read
 from slipway.features.importing.pods import Conversion
 from slipway.features.importing.program import expand
+from slipway.features.nodes.pod import work
+from slipway.features.nodes.pod.group import Address
 from slipway.infra.exits import Exit
-from slipway.runtime.nodes import work
-from slipway.runtime.nodes.group import Address
 from tests.features.importing.exactness import differences
 from tests.support.tree import write_tree
 

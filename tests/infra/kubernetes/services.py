@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from slipway.infra.pipelines.contract import Items
+from slipway.features.items.feature import Items
 from slipway.infra.placed import Command, Service, Step
 from slipway.infra.platform import Platform, Resources
 from tests.support.stand_in import step
@@ -34,7 +34,7 @@ def queue(on: Platform, **changes: object) -> Service:
     return Service(**values)  # type: ignore[arg-type]
 
 
-def days(on: Platform, root: Path, service: Service | None = None, **changes: object) -> Step:
+def days(on: Platform, root: Path, service: Service | None = None, workers: int = 3, **changes: object) -> Step:
     """A step with items, which `queue` hands out; without a ``service`` each worker has its own share."""
     prepare = step(on, name="prepare")
     values: dict[str, object] = {
@@ -43,9 +43,8 @@ def days(on: Platform, root: Path, service: Service | None = None, **changes: ob
         "command": Command(root / "days"),
         "arguments": ["python", "train_day.py", "--day", "{item}", "--previous", "{previous}", "{output}"],
         "inputs": {"prepare": prepare},
-        "items": Items("{prepare}/days/*.csv", "ordered", service.name if service else None, 3, 1, 60),
+        "parts": [Items("{prepare}/days/*.csv", "ordered", service.name if service else None, 3, 1, 60, workers)],
         "connects": {service.name: service} if service else {},
-        "workers": 3,
         **changes,
     }
     return step(on, **values)

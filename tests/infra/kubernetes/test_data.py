@@ -7,10 +7,10 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
+from slipway.features.items.feature import Items
 from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import FOLDERS, Run, plan
-from slipway.infra.pipelines.contract import Items
 from slipway.infra.pipelines.pods import ProgramMount, Source
 from slipway.infra.placed import Command, Step
 from slipway.infra.platform import Data, Platform, Resources
@@ -25,7 +25,7 @@ FILES = {
     "slipway/runtime/__init__.py": "",
     "slipway/runtime/steps/command.py": "",
     "slipway/runtime/steps/folders.py": "",
-    "slipway/runtime/items/worker.py": "",
+    "slipway/features/items/pod/worker.py": "",
     "toy/train.py": "",
 }
 PHOTOS, TABLES = data_at("photos", "gs://team-data/cats", "1" * 64), data_at("tables", "{store}/shared/tables")
@@ -118,7 +118,7 @@ def test_a_step_runs_again_where_its_data_are_others(root: Path) -> None:
         assert len({run(photos).digest for photos in (PHOTOS, changed, elsewhere)}) == 3
         assert run(granted).digest == run(PHOTOS, cache=9000).digest == run(PHOTOS).digest
         words = ["python", "train.py", "{item}", "{output}"]
-        items: dict[str, Any] = {"items": Items("{photos}/*.png"), "arguments": words}
+        items: dict[str, Any] = {"parts": [Items("{photos}/*.png")], "arguments": words}
         assert run(PHOTOS, **items).digest != run(changed, **items).digest
         assert run(PHOTOS, **items).surroundings == run(changed, **items).surroundings
         all_read = {**items, "arguments": [*words, "{photos}"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.infra.kubernetes.pods.ending import checkpoint_flags, grace_period
+from slipway.infra.kubernetes.pods.pod import checkpoint_flags, grace_period
 from slipway.infra.pipelines.checkpoints import Checkpoints
 from slipway.infra.pipelines.file import reading
 from slipway.infra.pipelines.file.reading import Folder

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slipway.infra.settings.loading import load
+from tests.features.search.test_file import stack as churn
 from tests.infra.pipelines.days import DAYS
 from tests.infra.pipelines.days import stack as days_stack
 from tests.infra.pipelines.days import written as days_written
-from tests.infra.pipelines.file.test_searches import stack as churn
 from tests.infra.pipelines.sums import stack, written
 from tests.infra.settings.test_references import STEP, refused
 from tests.support.refusals import FREE_NETWORK, SECOND, Case, named, problems, the_problem

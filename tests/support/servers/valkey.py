@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.features.items.pod.resp import Connection, ReplyError
 from slipway.rehearse.machine.processes import free_ports
-from slipway.runtime.items.resp import Connection, ReplyError
 
 PASSWORD = "correct horse battery"
 

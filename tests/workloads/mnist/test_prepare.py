@@ -79,9 +79,6 @@ def test_a_source_that_is_missing_or_not_read_is_refused(tmp_path: Path, argumen
     assert not (tmp_path / "out").exists()
 
 
-# MNIST's own files.
-
-
 def encode_idx(array: np.ndarray) -> bytes:
     """The IDX file of an array of unsigned bytes."""
     return bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
@@ -155,9 +152,6 @@ def test_real_mnist_files(tmp_path: Path) -> None:
     train, test = load(tmp_path / "out" / "train.npz"), load(tmp_path / "out" / "test.npz")
     assert len(train[0]) + len(test[0]) + 10 in (10_000, 60_000, 70_000)
     assert 25 < train[0].mean() < 45, "MNIST's mean is 33"
-
-
-# A folder of labelled images.
 
 
 def scans(count: int) -> list[tuple[Image.Image, int]]:

@@ -176,9 +176,6 @@ def test_real_mnist_is_learned(tmp_path: Path) -> None:
     assert predictions["accuracy"] >= 0.9
 
 
-# Several nodes, and several GPUs.
-
-
 @pytest.fixture(scope="module")
 def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three epochs on one node."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-# Real requests: arrays of a file, one for each input of the signature, and the truth where known.
-
-
 @dataclass(frozen=True)
 class Requests:
     """Rows of requests: ``inputs`` by the name of the signature's input, and the ``truth`` of each row."""
@@ -104,8 +101,6 @@ def _fit_shape(array: NDArray[Any], name: str, spec: tf.TensorSpec) -> NDArray[A
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-# What is asked, and what the answers have to be.
 
 
 BATCH = 256

@@ -41,8 +41,6 @@ from slipway.infra.placed import DATA, App
 from slipway.infra.platform import DECLARED_ALONE, Egress
 from slipway.infra.schema.quantities import size_quantity
 
-# Who may connect to an app, and where it may connect to: as little as it says that it needs.
-
 
 def declare_policies(
     name: str, app: App, namespace: str, *, egress: Sequence[Egress] | None, opts: pulumi.ResourceOptions

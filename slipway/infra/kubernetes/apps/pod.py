@@ -56,9 +56,6 @@ from slipway.infra.placed import (
 )
 from slipway.infra.places import located
 
-# What an app ships to its pods, and the results of steps that it reads there.
-
-
 LOCK = "requirements.txt"
 """Where the lock file of an app stands in its bundle."""
 

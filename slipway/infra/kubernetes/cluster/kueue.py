@@ -25,9 +25,6 @@ from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, Queue
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
-# The Helm release of Kueue, configured for Jobs alone.
-
-
 CHART = "kueue"
 
 LONGEST_BACKOFF = 1800
@@ -148,9 +145,6 @@ def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
     if args.fair:
         values["fairSharing"] = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
     return values
-
-
-# How much of a cluster's pools Kueue may hand out, and how namespaces divide it.
 
 
 CPU, MEMORY, SCRATCH = "cpu", "memory", "ephemeral-storage"

@@ -27,8 +27,6 @@ PROXIES = 2
 """The last entries of `X-Forwarded-For` when a request reaches an app, which no visitor writes: the controller and
 the proxy each append whom they talk to (oauth2-proxy v7.15, pkg/upstream/http.go, seen November 2026)."""
 
-# Where a controller says that an Ingress is reached.
-
 
 def leads_to(status: pulumi.Output[Any], otherwise: pulumi.Input[str]) -> pulumi.Output[str]:
     """What a DNS record of the host of an Ingress has to have, as its ``status`` says; else ``otherwise``.

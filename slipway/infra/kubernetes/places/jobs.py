@@ -164,7 +164,7 @@ def _declare_probe(
             termination_grace_period_seconds=0,
             security_context=pod_security(step.platform),
             **of_pool(step.pool),
-            affinity=one_a_node(step, labels) if step.nodes else None,
+            affinity=one_a_node(step, labels) if step.is_group else None,
             containers=[
                 k8s.core.v1.ContainerArgs(
                     name="probe",

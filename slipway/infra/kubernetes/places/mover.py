@@ -19,8 +19,6 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import (
-    INTERRUPTED,
-    KILLED,
     HeldJob,
     StepJob,
     StepJobArgs,
@@ -44,6 +42,7 @@ from slipway.infra.kubernetes.schedules.cluster_run import Attempts, declare_not
 from slipway.infra.kubernetes.shipping.bundle import config_map
 from slipway.infra.objects import wait_for
 from slipway.infra.pipelines.places import agent_account, mover_account
+from slipway.infra.pipelines.step_keys import INTERRUPTED, KILLED
 from slipway.infra.placed import CLUSTER_RUN, MOVER, Places, Step
 from slipway.infra.platform import DECLARED_ALONE, Platform, Pool
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
@@ -192,9 +191,6 @@ def _rules_of(run: Run, places: Places) -> dict[str, Any]:
         "work": places.work,
         "max_price": places.max_price,
     }
-
-
-# What moves the step, and what acts for it in each further cluster.
 
 
 @dataclass(frozen=True)

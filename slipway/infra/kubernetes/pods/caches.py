@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pulumi_kubernetes as k8s
 
-from slipway.infra.kubernetes.run import LIBRARIES, Run
-from slipway.infra.placed import FOLDERS, PACKAGES, SAMPLER, Step
+from slipway.infra.kubernetes.run import Run
+from slipway.infra.placed import FOLDERS, Step
 from slipway.infra.schema.quantities import size_quantity
 
 VOLUME, PLACE = "cache", "/cache"
@@ -50,8 +50,7 @@ def mounts(step: Step) -> Iterator[k8s.core.v1.VolumeMountArgs]:
 
 def shares(step: Step) -> tuple[int, int]:
     """MiB of the step's cache for copies, and for the files of each bucket that it mounts; parts are equal."""
-    packages = {PACKAGES, LIBRARIES, SAMPLER}
-    copied = bool(step.inputs.keys() - packages) or any(data.in_store for data in step.data.values())
+    copied = bool(step.inputs.keys() - step.packages) or any(data.in_store for data in step.data.values())
     buckets = step.buckets if step.platform.bucket_cache else 0
     parts = copied + buckets
     if not step.cache or not parts:

@@ -1,4 +1,4 @@
-"""A step on several nodes: how its pods reach one another, and the flags of their launchers."""
+"""A step whose pods are a group, each on a node of its own: how they reach one another."""
 
 from collections.abc import Mapping
 
@@ -15,19 +15,9 @@ from slipway.infra.kubernetes.cluster.network_policy import (
 )
 from slipway.infra.kubernetes.labels import SERVICE, step_labels
 from slipway.infra.placed import Step
-from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-
-JOB_NAME_VARIABLE = "JOB_NAME"
-"""The environment variable with the name of a pod's own Job. The kubelet puts it into arguments: the Jobs of a
-pipeline that runs by the clock get their names when they are created, and the host names of pods begin with it."""
 
 HOSTNAME = "kubernetes.io/hostname"
 """The label by which every node differs from all others."""
-
-
-def group_name(step: Step) -> str:
-    """The name of what the pods of ``step`` share: the Service that gives them host names, and their policy."""
-    return fit(step.job, KUBERNETES_NAME_LIMIT)
 
 
 def headless_service(name: str, step: Step, namespace: str, opts: pulumi.ResourceOptions) -> k8s.core.v1.Service:
@@ -36,11 +26,10 @@ def headless_service(name: str, step: Step, namespace: str, opts: pulumi.Resourc
     It is there before the first pod, since Pulumi waits for none behind a Service without an address
     (`shouldWaitForPods` in provider/pkg/await/service.go of pulumi-kubernetes 4, seen November 2026).
     """
-    assert step.nodes is not None
     labels = step_labels(step.pipeline, step.name)
     return k8s.core.v1.Service(
         name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=step.group_name, namespace=namespace, labels=labels),
         spec=k8s.core.v1.ServiceSpecArgs(
             cluster_ip="None",
             # The pods meet before any of them is ready for anything.
@@ -48,7 +37,7 @@ def headless_service(name: str, step: Step, namespace: str, opts: pulumi.Resourc
             selector=labels,
             ports=[
                 k8s.core.v1.ServicePortArgs(name=purpose, port=port, target_port=port, protocol="TCP")
-                for purpose, port in (("meet", step.nodes.port - 1), ("program", step.nodes.port))
+                for purpose, port in step.ports.items()
             ],
         ),
         opts=opts,
@@ -67,31 +56,13 @@ def group_policy(
     pods = select(labels, lacks(SERVICE))
     return network_policy(
         name,
-        k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
+        k8s.meta.v1.ObjectMetaArgs(name=step.group_name, namespace=namespace, labels=labels),
         pods,
         ["Ingress", "Egress"] if limited else ["Ingress"],
         opts,
         ingress=[allow_from([peer(pods)])],
         egress=[allow_to([peer(pods)])] if limited else None,
     )
-
-
-def launcher_flags(step: Step) -> list[str]:
-    """What the launcher of each pod has to know of the others, as arguments that the kubelet completes.
-
-    Empty for a step that runs on one node.
-    """
-    nodes = step.nodes
-    if nodes is None:
-        return []
-    hosts = [f"$({JOB_NAME_VARIABLE})-{rank}.{group_name(step)}" for rank in range(nodes.count)]
-    flags = [word for host in hosts for word in ("--node", f"{host}:{nodes.port}")]
-    flags += ["--meet", f"{hosts[0]}:{nodes.port - 1}", "--wait", str(nodes.wait)]
-    if nodes.roles:
-        flags += ["--roles", ",".join(f"{role}={count}" for role, count in nodes.roles.items())]
-    if step.resources.gpus:
-        flags += ["--gpus", str(step.resources.gpus)]
-    return flags
 
 
 def one_a_node(step: Step, labels: Mapping[str, str] | None = None) -> k8s.core.v1.AffinityArgs:
@@ -114,7 +85,7 @@ def one_a_node(step: Step, labels: Mapping[str, str] | None = None) -> k8s.core.
 def fast_network(step: Step) -> tuple[dict[str, str], dict[str, str]]:
     """The extended resources and the environment by which pods of ``step`` use the network between its nodes."""
     network = step.pool.interconnect
-    if network is None or step.nodes is None:
+    if network is None or not step.is_group:
         return {}, {}
     resources = {network.resource: str(network.count)} if network.resource and network.count else {}
     return resources, dict(network.environment)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,14 +13,7 @@ import pulumi_kubernetes as k8s
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
 from slipway.infra.kubernetes.pods import caches
 from slipway.infra.kubernetes.pods import limits as limits_of
-from slipway.infra.kubernetes.pods.ending import checkpoint_flags, grace_period
-from slipway.infra.kubernetes.pods.node_group import (
-    JOB_NAME_VARIABLE,
-    fast_network,
-    group_name,
-    launcher_flags,
-    one_a_node,
-)
+from slipway.infra.kubernetes.pods.node_group import fast_network, one_a_node
 from slipway.infra.kubernetes.pods.program_mounts import (
     data_place,
     data_volumes,
@@ -32,13 +25,13 @@ from slipway.infra.kubernetes.pods.program_mounts import (
 from slipway.infra.kubernetes.run import FOLDERS as MAKER
 from slipway.infra.kubernetes.run import (
     HOLD,
-    LAUNCHER,
-    LIBRARIES,
+    JOB_NAME_VARIABLE,
     STARTER,
     TESTER,
     UNPACKER,
     PodImage,
     Run,
+    in_pod,
     inside,
     pulled_with,
     record,
@@ -50,9 +43,7 @@ from slipway.infra.pipelines.checkpoints import CHECKPOINT
 from slipway.infra.pipelines.pods import NODE_NAME, POD_FIELDS
 from slipway.infra.placed import (
     CODE,
-    PACKAGES,
     PASSWORD,
-    SAMPLER,
     SHARED_MEMORY,
     SHARED_MEMORY_PLACE,
     Service,
@@ -62,24 +53,56 @@ from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from slipway.infra.schema.quantities import cpu_quantity, size_quantity
 
-# The command line of a step's container: what its program is given, and before it what its runner has to know.
+GRACE_PERIOD = 25
+"""Seconds between SIGTERM and SIGKILL. A Spot VM is gone 30 s after its notice, of which GKE's kubelet leaves pods
+about 15 (cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen November 2026)."""
 
+CHECKPOINT_FLAG = "--checkpoints"
 
 BUNDLE = "/bundle"
 STORE = "/store"
-
-PER_ITEM = ("item", "output", "previous")
-"""References in the arguments of a step with items that stand for something else with each item."""
 
 
 def arguments(run: Run) -> list[str]:
     """The arguments of the step's container, with the paths that they have in the pod."""
     step, values = run.step, places(run)
-    of_nodes = launcher_flags(step)
     if step.command is None:
-        return [in_pod(argument, values) for argument in step.arguments]
-    words = [in_pod(argument, values | filled_in(step)) for argument in (*starting(step), *step.arguments)]
-    return [*map(escaped, [*_flags(run), *_items_flags(run, values)]), *of_nodes, "--", *words]
+        return [resolve(argument, values) for argument in step.arguments]
+    words = [resolve(argument, values | filled_in(step)) for argument in (*starting(step), *step.arguments)]
+    pod = in_pod(run, values)
+    of_parts = [word for part in step.parts for word in part.flags(pod)]
+    by_kubelet = [word for part in step.parts for word in part.flags_by_kubelet(pod)]
+    return [*map(escaped, [*_flags(run), *of_parts]), *by_kubelet, "--", *words]
+
+
+def grace_period(step: Step) -> int:
+    """Seconds between SIGTERM and SIGKILL: with checkpoints as many as the pool gives, for the last one."""
+    return step.pool.notice if step.checkpoints else GRACE_PERIOD
+
+
+def checkpoint_flags(step: Step) -> list[str]:
+    """What the runner of a command has to know of its checkpoints; empty where it has none."""
+    checkpoints = step.checkpoints
+    if checkpoints is None:
+        return []
+    settings = {
+        "every": checkpoints.every,
+        "bandwidth": checkpoints.bandwidth << 20,
+        "signal": f"SIG{checkpoints.signal}",
+        "grace": grace_period(step),
+        "parts": checkpoints.all_pods,
+    }
+    return [CHECKPOINT_FLAG, json.dumps({name: value for name, value in settings.items() if value})]
+
+
+def checkpoint_interval(words: Sequence[str]) -> int | None:
+    """The seconds that ``words`` of a container have with `checkpoint_flags` at least between two checkpoints that
+    are copied: 0 where each one is; None where none is.
+    """
+    try:
+        return int(json.loads(words[words.index(CHECKPOINT_FLAG) + 1]).get("every", 0))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def places(run: Run) -> dict[str, str]:
@@ -95,12 +118,12 @@ def places(run: Run) -> dict[str, str]:
 def filled_in(step: Step) -> dict[str, str]:
     """The references that stay as they are, since it is the runner that knows what they stand for."""
     best = {name: f"{{best:{name}}}" for name in step.choices}
-    of_items = ("output", *step.search.parameters) if step.search else PER_ITEM
-    best |= {CHECKPOINT: f"{{{CHECKPOINT}}}"} if step.checkpoints else {}
-    return best | ({name: f"{{{name}}}" for name in of_items} if step.items else {})
+    of_checkpoints = [CHECKPOINT] if step.checkpoints else []
+    of_parts = [name for part in step.parts for name in part.references]
+    return best | {name: f"{{{name}}}" for name in (*of_checkpoints, *of_parts)}
 
 
-def in_pod(text: str, values: Mapping[str, str]) -> str:
+def resolve(text: str, values: Mapping[str, str]) -> str:
     """``text`` with directories in place of its references, as Kubernetes has to be given it."""
     return escaped(text.format_map(values))
 
@@ -119,7 +142,7 @@ def _flags(run: Run) -> list[str]:
     flags += ["--code", CODE_PATH if run.archive else f"{BUNDLE}/{CODE}"]
     for name, before in run.inputs.items():
         place = f"{STORE}/{before.path}"
-        flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES, SAMPLER} else ["--input", f"{name}={place}"]
+        flags += [f"--{name}", place] if name in step.packages else ["--input", f"{name}={place}"]
     for name, choice in step.choices.items():
         flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
     for result in step.results:
@@ -135,24 +158,6 @@ def _secrets(step: Step) -> list[str]:
     """The variables whose values nobody is to read in the log."""
     variables = [*sorted(step.secrets), *(service.password_variable for service in step.connects.values())]
     return [word for variable in variables for word in ("--secret", variable)]
-
-
-def _items_flags(run: Run, values: Mapping[str, str]) -> list[str]:
-    """The flags that only the worker of a step with items has."""
-    step, items = run.step, run.step.items
-    if items is None:
-        return []
-    if step.search:
-        flags = ["--search", json.dumps(asdict(step.search))]
-    else:
-        flags = ["--items", items.files.format_map(values), "--mode", items.mode]
-    flags += ["--attempts", str(items.attempts)]
-    flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
-    flags += ["--workers", str(step.workers), "--fingerprint", run.surroundings]
-    if items.queue:
-        queue = step.connects[items.queue]
-        flags += ["--queue", queue.address, "--queue-password", queue.password_variable]
-    return flags
 
 
 TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
@@ -231,9 +236,9 @@ def template(
             termination_grace_period_seconds=grace_period(step),
             security_context=pod_security(step.platform),
             **of_pool(step.pool),
-            topology_spread_constraints=spread(step_labels(step.pipeline, step.name)) if step.items else None,
-            affinity=one_a_node(step) if step.nodes else None,
-            subdomain=group_name(step) if step.nodes else None,
+            topology_spread_constraints=spread(step_labels(step.pipeline, step.name)) if step.shares else None,
+            affinity=one_a_node(step) if step.is_group else None,
+            subdomain=step.group_name if step.is_group else None,
             image_pull_secrets=pulled_with(image),
             init_containers=inside(image, _before(run)) or None,
             containers=inside(image, [_container(run, more)]),
@@ -297,7 +302,7 @@ def of_pool(pool: Pool) -> dict[str, Any]:
 def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.ContainerArgs:
     step = run.step
     values = places(run) | filled_in(step)
-    declared = {name: in_pod(value, values) for name, value in step.environment.items()}
+    declared = {name: resolve(value, values) for name, value in step.environment.items()}
     addresses = {connect.address_variable: connect.address for connect in step.connects.values()}
     devices, network = fast_network(step)
     environment: dict[str, pulumi.Input[str]] = {**python_environment(), **network, **declared, **addresses}
@@ -316,7 +321,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
     module = runner(step) if step.command else step.module or ""
     return _python(
         step.name,
-        LAUNCHER if step.nodes else module,
+        module,
         arguments(run),
         run,
         step.requests,
@@ -325,8 +330,8 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         more=[
             *(from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
             *(password(connect) for connect in step.connects.values()),
-            *([from_field("JOB_UID")] if step.items or step.nodes else []),
-            *([from_field(JOB_NAME_VARIABLE)] if step.nodes else []),
+            *([from_field("JOB_UID")] if step.is_indexed else []),
+            *([from_field(JOB_NAME_VARIABLE)] if step.is_group else []),
             *([from_field("POD_IP")] if run.usage and run.usage.port else []),
             *([from_field(NODE_NAME)] if step.test else []),
             *more,
@@ -363,7 +368,7 @@ def _testing(run: Run) -> list[str]:
     if test is None:
         return []
     values = places(run)
-    return [test.interpreter, "-m", TESTER, *(in_pod(argument, values) for argument in test.arguments), "--"]
+    return [test.interpreter, "-m", TESTER, *(resolve(argument, values) for argument in test.arguments), "--"]
 
 
 def _before(run: Run) -> list[k8s.core.v1.ContainerArgs]:
@@ -435,7 +440,7 @@ def _python(
         image_pull_policy="IfNotPresent",
         command=[
             *before,
-            "python3" if module == LAUNCHER or run.step.command else run.step.interpreter,
+            "python3" if run.step.command else run.step.interpreter,
             "-m",
             module,
         ],

@@ -17,9 +17,6 @@ from slipway.infra.kubernetes.shipping.sizes import ShippingError, require_fit
 from slipway.infra.places import PACKAGE, base_of, located
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 
-# Files that travel to a pod in an immutable, content-addressed ConfigMap.
-
-
 _NOT_IN_KEYS = re.compile(r"[^-._a-zA-Z0-9]")
 
 

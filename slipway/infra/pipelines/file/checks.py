@@ -4,7 +4,6 @@ A class that stands for a part of the file (an app, a build, a result, nodes) ha
 """
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,14 +23,21 @@ from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS
 from slipway.infra.pipelines.contract import (
     OF_SERVICES,
     RESERVED_INPUTS,
-    MultiNodeSettings,
     Section,
     service_variables,
 )
-from slipway.infra.pipelines.file.references import in_environment, in_items, in_script, in_service, in_step
-from slipway.infra.pipelines.file.section import MODE, SECTION_KEYS, WORKERS, annotation, axis, is_parameter
-from slipway.infra.pipelines.file.shape import Parameter, PipelineFile, PipelineService, PipelineStep, used_in
-from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, NODES, POOL, Axes, variant_name
+from slipway.infra.pipelines.file.references import in_environment, in_script, in_service, in_step
+from slipway.infra.pipelines.file.section import SECTION_KEYS, annotation, axis, is_parameter
+from slipway.infra.pipelines.file.shape import (
+    STEP_KEYS,
+    Parameter,
+    PipelineFile,
+    PipelineService,
+    PipelineStep,
+    used_in,
+)
+from slipway.infra.pipelines.inputs import INPUTS
+from slipway.infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, POOL, Axes, variant_name
 from slipway.infra.pipelines.pods import (
     SUBSTITUTE,
     build_findings,
@@ -40,16 +46,17 @@ from slipway.infra.pipelines.pods import (
     url_findings,
     variables_of_steps,
 )
-from slipway.infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
 from slipway.infra.pipelines.scripts import is_script, script_of
-from slipway.infra.pipelines.search import SEARCH, TRIALS
 from slipway.infra.schema.base import Model
 from slipway.infra.schema.names import name_findings
-from slipway.infra.schema.paths import pattern_problem
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.validation import findings as shape_findings
 
-# Steps: names, references, parameters, matrices, and their order.
+RESERVED = (*RESERVED_INPUTS, *(name for key in STEP_KEYS for name in key.reserved))
+"""Names that mean something else in a step's arguments, so that none of its inputs can have them."""
+
+REFERENCES = tuple(name for key in STEP_KEYS for name in key.references)
+"""References that only steps with some key have."""
 
 
 def check_steps(declared: PipelineFile) -> Iterator[Finding]:
@@ -62,7 +69,7 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         at: Path = ("steps", name)
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared, readers.get(name, []))
-        taken = variables_of_steps(several=bool(step.items or step.nodes or step.search))
+        taken = variables_of_steps(several=any(key.is_indexed and key.written(step) for key in STEP_KEYS))
         yield from environment_findings(at, step.environment, step.secrets, taken)
         yield from path_findings((*at, "code"), step.code, folder=True)
         yield from path_findings((*at, "requirements"), step.requirements)
@@ -73,8 +80,6 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         yield from _matrix(at, step, declared)
         yield from _substitute(at, step, declared)
         yield from build_findings((*at, "build"), step.build, step.image)
-        if step.nodes is not None:
-            yield from _nodes((*at, NODES), step)
         if step.checkpoints is not None:
             yield from _checkpoints((*at, CHECKPOINTS), step, declared)
         for key, result in step.results.items():
@@ -86,21 +91,12 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
 
 
 def check_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Finding]:
-    """Findings about what a stack file says of the items, the workers and the nodes of steps."""
+    """Findings about what a stack file says of the keys that features add to steps."""
     for name, step in declared.steps.items():
         settings = getattr(getattr(section.settings, "steps", None), name, None)
-        at = section.key("steps", name)
-        if step.nodes is not None and isinstance(settings, MultiNodeSettings):
-            yield from step.nodes.count_findings((*at, NODES), settings.nodes)
-        if step.search is not None and settings is not None:
-            search, trials = step.search.in_stack(settings), step.search.trials or step.search.combinations or None
-            if search != step.search.model_copy(update={TRIALS: trials}):
-                kinds = {name: parameter.type for name, parameter in declared.parameters.items()}
-                yield from search.changed_findings(at, kinds)
-        if step.items is not None and settings is not None:
-            mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
-            if (mode, workers) != (step.items.mode, step.workers or 1):
-                yield from _waiting((*at, WORKERS), mode, workers, read=((*at, MODE),))
+        for key in STEP_KEYS if settings is not None else ():
+            if key.written(step):
+                yield from key.section_findings(section.key("steps", name), step, settings, declared)
 
 
 def _parameter_name(name: str, declared: PipelineFile) -> Iterator[Finding]:
@@ -111,7 +107,7 @@ def _parameter_name(name: str, declared: PipelineFile) -> Iterator[Finding]:
     elif not is_parameter(name):
         fix = "write letters, digits, `_` and `-` after a letter, and do not begin with `model_`"
         yield Finding(at, name, "not the name of a parameter", fix)
-    elif name in (*pods.OWN, *RESERVED_INPUTS):
+    elif name in (*pods.OWN, *RESERVED):
         yield Finding(at, name, f"`{{{name}}}` means something else in commands", "choose another name")
     elif name in declared.steps:
         reason = f"a step has that name too, and `{{{name}}}` could mean either"
@@ -159,7 +155,7 @@ def _step_name(at: Path, name: str) -> Iterator[Finding]:
         yield Finding(at, name, reason, "shorten it")
         return
     yield from name_findings(at, name)
-    if name in (*pods.OWN, *RESERVED_INPUTS):
+    if name in (*pods.OWN, *RESERVED):
         yield Finding(at, name, f"`{{{name}}}` means something else in commands", "choose another name")
 
 
@@ -188,7 +184,7 @@ def _references(
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    known = {*pods.OWN, *pods.OF_ITEMS, CHECKPOINT, *declared.steps, *declared.parameters, *declared.inputs}
+    known = {*pods.OWN, *REFERENCES, CHECKPOINT, *declared.steps, *declared.parameters, *declared.inputs}
     misspelt = set(used_in(step)) - known
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
@@ -205,9 +201,9 @@ def _references(
 def _mountable(name: str, step: PipelineStep, declared: PipelineFile) -> mounts.Mountable:
     """What the step ``name`` can mount, and why it cannot mount the rest that its command may refer to."""
     known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH, *declared.inputs])
-    if step.items or step.search:
+    if any(key.has_own_outputs and key.written(step) for key in STEP_KEYS):
         reason = "an item or a trial has a directory of its own, and mounts are there before the first is chosen"
-        known |= dict.fromkeys([pods.OUTPUT, *pods.OF_ITEMS], (reason, "write it in `run`, or as `directory`"))
+        known |= dict.fromkeys([pods.OUTPUT, *REFERENCES], (reason, "write it in `run`, or as `directory`"))
     for other, read in declared.steps.items():
         if other == mounts.SCRATCH:
             known[other] = ("a step has that name too, and it could mean either", "rename the step")
@@ -272,20 +268,11 @@ def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterato
                 yield Finding((*place, "run", index), word, reason, fix, read=((*at, "run"),))
 
 
-def _nodes(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    assert step.nodes is not None
-    if step.items is not None:
-        reason = "the pods of a step with `items` know nothing of one another, and each works on its own"
-        fix = "remove it, and write how many pods work on the items as `workers`; or remove `items`"
-        yield Finding(at, step.nodes.count, reason, fix, read=((*at[:2], "items"),))
-    yield from step.nodes.findings(at)
-
-
 def _checkpoints(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
     assert step.checkpoints is not None
     sections = (("steps", declared.steps), ("parameters", declared.parameters), ("inputs", declared.inputs))
     others: list[Path] = [(section, CHECKPOINT) for section, names in sections if CHECKPOINT in names]
-    yield from step.checkpoints.findings(at, step.run, nodes=step.nodes is not None, others=others)
+    yield from step.checkpoints.findings(at, step.run, nodes=bool(getattr(step, "nodes", None)), others=others)
 
 
 def _best(at: Path, step: PipelineStep) -> Iterator[Finding]:
@@ -325,101 +312,42 @@ def _circle(declared: PipelineFile) -> Iterator[Finding]:
         yield Finding(("steps", first), first, words, "remove one of the references, or an `after`")
 
 
-# Items of steps, and the workers on them.
-
-
-ORDERED = "ordered"
-
-PATTERN = re.compile(r"\{(?P<root>[^{}]*)\}/+(?P<rest>.*[^/])", re.DOTALL)
-"""A pattern of files: a directory that a reference names, and what is below it."""
-
-
-def check_items(declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about items, workers, and what a step with items can have."""
-    for name, step in declared.steps.items():
-        at: Path = ("steps", name)
-        if step.items is None:
-            if step.workers is not None:
-                reason = "only a step with `items` has workers: several pods would write one directory"
-                fix = "add `items`, with a pattern of `files`, or remove it"
-                yield Finding((*at, WORKERS), step.workers, reason, fix, read=((*at, "items"),))
-            continue
-        yield from _files((*at, "items", "files"), name, step, declared)
-        yield from _waiting((*at, WORKERS), step.items.mode, step.workers or 1, read=((*at, "items", MODE),))
-        yield from _item_reference(at, step)
-        yield from _results(at, step)
-    if any(step.items for step in declared.steps.values()):
-        yield from _names(declared)
-
-
-def _waiting(at: Path, mode: str, workers: int, read: tuple[Path, ...]) -> Iterator[Finding]:
-    """More workers than can work, however the items are handed out."""
-    if mode == ORDERED and workers > 1:
-        reason = f"in the mode `{ORDERED}` one item is worked on at a time, so {workers - 1} of them would idle"
-        yield Finding(at, workers, reason, f"write `{WORKERS}: 1`, or `{MODE}: parallel`", read=read)
-
-
-def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
-    assert step.items is not None
-    pattern = step.items.files
-    wrong = list(in_items(at, pattern, name, declared))
-    if wrong:
+def check_inputs(declared: PipelineFile) -> Iterator[Finding]:
+    """Findings about names of inputs, and about those that no step reads."""
+    read = {name for step in declared.steps.values() for name in used_in(step)}
+    for name in declared.inputs:
+        at: Path = (INPUTS, name)
+        wrong = list(_input_name(at, name, declared))
         yield from wrong
+        if name not in read and not wrong:
+            fix = f"write `{{{name}}}` in `run` of a step, in its `items` or its `mounts`, or remove the input"
+            yield Finding(at, name, "no step reads it", fix, read=(("steps",),), all_of=(("steps",),))
+    if declared.inputs and INPUTS in declared.parameters:
+        reason = "the pipeline has inputs, and its section of a stack file says where they are below that key"
+        yield Finding(("parameters", INPUTS), INPUTS, reason, "choose another name", read=((INPUTS,),))
+
+
+def _input_name(at: Path, name: str, declared: PipelineFile) -> Iterator[Finding]:
+    if len(name) > NAME_LIMIT:
+        reason = f"{len(name)} characters, and an input's name has at most {NAME_LIMIT}: its volume's has it"
+        yield Finding(at, name, reason, "shorten it")
         return
-    match = PATTERN.fullmatch(pattern)
-    if match is None or match["root"] in declared.parameters or ".." in match["rest"].split("/"):
-        roots = [f"{{{root}}}" for root in (*declared.steps, *declared.inputs, pods.STORE) if root != name]
-        reason = "not a pattern of files below the output of a step, an input or the store"
-        yield Finding(at, pattern, reason, f"begin it with {listed(roots)}: `{roots[0]}/days/*.csv`")
-        return
-    if why := pattern_problem(pattern):
-        yield Finding(at, pattern, why, "write a shorter pattern")
-        return
-    for read in pods.names(pattern):
-        other = declared.steps.get(read)
-        if other is not None and other.matrix and not other.best:
-            reason = f"`{read}` becomes several steps, and items are files of one directory"
-            yield Finding(at, pattern, reason, f"add `best` to `{read}`", read=(("steps", read),))
-
-
-def _item_reference(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    """A finding where the command does not name the item."""
-    words = [name for word in step.run for name in pods.names(word)]
-    if step.run and pods.ITEM not in words:
-        reason = "nothing tells the program which item it works on"
-        fix = 'add `{item}` where it takes the path: `--day, "{item}"`'
-        command = script_of(step.run) if is_script(step.run) else step.run
-        yield Finding((*at, "run"), command, reason, fix, read=((*at, "items"),))
-
-
-def _results(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    assert step.items is not None
-    for key, result in step.results.items():
-        paths = [result.number, result.table, result.curves, result.picture, result.file]
-        path = next((path for path in paths if path is not None), "").partition("#")[0]
-        if key == ITEMS:
-            reason = "the table of the items has that name, and every step with items has one"
-            yield Finding((*at, "results", key), key, reason, "choose another name; `items.columns` adds columns")
-        elif path and path != ITEMS_FILE:
-            reason = f"each item has a directory of its own; that of the step has `{ITEMS_FILE}` alone"
-            fix = "add the value to `items.columns`, or make the file in a later step that reads all items"
-            yield Finding((*at, "results", key), path, reason, fix, read=((*at, "items"),))
-    known = {column.key for column in ITEM_COLUMNS}
-    for key in step.items.columns:
-        if key in known:
-            reason = "every table of items has that column"
-            yield Finding((*at, "items", "columns", key), key, reason, "remove it, or rename the value")
-
-
-def _names(declared: PipelineFile) -> Iterator[Finding]:
-    for name in pods.OF_ITEMS:
-        for section, names in (("steps", declared.steps), ("parameters", declared.parameters)):
-            if name in names:
-                reason = f"`{{{name}}}` means something else in commands of steps with items"
-                yield Finding((section, name), name, reason, "choose another name", read=(("steps",),))
-
-
-# Services, and the steps that connect to them.
+    yield from name_findings(at, name)
+    if name in (*pods.OWN, *REFERENCES, *RESERVED, mounts.SCRATCH):
+        yield Finding(at, name, f"`{{{name}}}` means something else in commands", "choose another name")
+    others: Mapping[str, tuple[str, Mapping[str, object]]] = {
+        "steps": ("a step", declared.steps),
+        "parameters": ("a parameter", declared.parameters),
+        "services": ("a service", declared.services),
+    }
+    for section, (title, names) in others.items():
+        if name in names:
+            reason = f"{title} has that name too, and `{{{name}}}` could mean either"
+            yield Finding(at, name, reason, "rename one of them", read=((section, name),))
+    for step, section in declared.steps.items():
+        if section.matrix and name.startswith(f"{step}-"):
+            reason = f"`{step}` has a matrix, and one of its variants could be called that"
+            yield Finding(at, name, reason, "choose another name", read=(("steps", step, "matrix"),))
 
 
 NEEDED = {
@@ -453,10 +381,8 @@ def check_services(declared: PipelineFile) -> Iterator[Finding]:
 
 def service_connections(step: PipelineStep) -> dict[str, Path]:
     """The services that a step names, each with its place below that of the step."""
-    queue: dict[str, Path] = {step.items.queue: ("items", "queue")} if step.items and step.items.queue else {}
-    if step.search and step.search.queue:
-        queue = {step.search.queue: (SEARCH, "queue")}
-    return {**queue, **{name: ("connects", index) for index, name in enumerate(step.connects)}}
+    needed = {name: place for key in STEP_KEYS for name, place in key.connects(step).items()}
+    return {**needed, **{name: ("connects", index) for index, name in enumerate(step.connects)}}
 
 
 def _kind(at: Path, service: PipelineService, declared: PipelineFile) -> Iterator[Finding]:
@@ -514,9 +440,6 @@ def _reserved_parameters(declared: PipelineFile, references: Collection[str], se
         if name in declared.parameters:
             reason = f"`{{{name}}}` means something else in commands of {section}"
             yield Finding(("parameters", name), name, reason, "choose another name", read=((section,),))
-
-
-# Apps of all kinds.
 
 
 def check_apps(declared: PipelineFile) -> Iterator[Finding]:

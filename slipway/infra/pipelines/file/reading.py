@@ -16,22 +16,19 @@ from slipway.infra.pipelines.checkpoints import CHECKPOINTS
 from slipway.infra.pipelines.contract import (
     AnyPipeline,
     Best,
-    Items,
-    MultiNodeSettings,
-    Nodes,
     Pipeline,
-    Search,
     ServiceDeclaration,
     ServiceSettings,
     StepDeclaration,
     StepSettings,
     literal,
 )
-from slipway.infra.pipelines.file import checks, inputs, searches
-from slipway.infra.pipelines.file.section import ASSIGNMENT, QUEUE, SERVICES, is_field, section_of
+from slipway.infra.pipelines.file import checks
+from slipway.infra.pipelines.file.section import SERVICES, is_field, section_of
 from slipway.infra.pipelines.file.shape import (
     NAMES,
     PAGE,
+    STEP_KEYS,
     PartialFile,
     PipelineFile,
     PipelineService,
@@ -39,14 +36,11 @@ from slipway.infra.pipelines.file.shape import (
     used_in,
 )
 from slipway.infra.pipelines.inputs import data_of
-from slipway.infra.pipelines.matrix import MOST_STEPS, Value, argument, resize, variants
+from slipway.infra.pipelines.matrix import MOST_STEPS, Value, argument, variants
 from slipway.infra.pipelines.pods import SUBSTITUTE, Command, Place, Probe, build_of, inside
-from slipway.infra.pipelines.results import Result, declare_columns, items_table
-from slipway.infra.pipelines.search import SEARCH, StepSearch
 from slipway.infra.schema.plain_values import order
 from slipway.infra.schema.plain_values import plain_value_findings as plain_findings
 from slipway.infra.schema.problems import Finding, Path, Problem, key_of
-from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.repairs import (
     as_written,
     copied,
@@ -58,8 +52,6 @@ from slipway.infra.schema.repairs import (
 )
 from slipway.infra.schema.validation import findings as shape_findings
 from slipway.infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
-
-# The services of a ``pipeline.yaml``, and which of its steps connect to them, with the settings of a stack.
 
 
 def filler(
@@ -87,7 +79,7 @@ def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[Se
     used = {
         service
         for name, step in declared.steps.items()
-        for service in (*step.connects, queue_of(step, getattr(settings.steps, name)))
+        for service in connected(step, getattr(settings.steps, name))
     }
     return [
         _service(name, service, declared, settings, place)
@@ -96,12 +88,10 @@ def services(declared: PipelineFile, settings: Any, place: Place) -> Sequence[Se
     ]
 
 
-def queue_of(step: PipelineStep, settings: Any) -> str | None:
-    """The service that hands out the items of ``step``, which ``settings`` place; None where none does."""
-    if step.search:
-        return step.search.queue
-    with_queue = step.items is not None and getattr(settings, ASSIGNMENT, None) == QUEUE
-    return step.items.queue if step.items and with_queue else None
+def connected(step: PipelineStep, settings: Any) -> dict[str, None]:
+    """The services to which ``step`` connects, which ``settings`` place: those that its keys need come first."""
+    needed = [name for key in STEP_KEYS for name in key.connects(step, settings)]
+    return dict.fromkeys([*needed, *step.connects])
 
 
 def _service(
@@ -125,9 +115,6 @@ def _service(
     )
 
 
-# The steps of a ``pipeline.yaml``, with its references resolved by the settings of a stack.
-
-
 def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
     """The steps with ``settings``, those of `slipway.infra.pipelines.file.section`; variants in place of a
     matrix."""
@@ -138,9 +125,9 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
     step = declared.steps[name]
 
     def declare(values: Mapping[str, Value], placed_by: StepSettings) -> StepDeclaration:
-        fill = filler(declared, settings, values, step.search.parameters if step.search else ())
-        queue = queue_of(step, placed_by)
-        search = _search(step, placed_by, declared)
+        fill = filler(declared, settings, values, {name for key in STEP_KEYS for name in key.kept(step)})
+        declarations = [key.declare(step, placed_by, declared, fill) for key in STEP_KEYS]
+        parts = [part for part in declarations if part is not None]
         return StepDeclaration(
             name=name,
             placed_by=placed_by,
@@ -149,7 +136,10 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             data={name: data for name, data in data_of(settings).items() if name in used_in(step)},
             after=step.after,
             requirements=step.requirements and place(step.requirements),
-            results=_results(step, declared),
+            results=(
+                *(result for part in parts for result in part.results),
+                *(result.declare(key) for key, result in step.results.items()),
+            ),
             command=Command(
                 place(inside(step.code)),
                 step.files,
@@ -160,63 +150,13 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             environment={variable: fill(word) for variable, word in step.environment.items()},
             secrets=step.secrets,
             best=step.best and Best(step.best.by, step.best.of),
-            search=search,
-            connects=tuple(dict.fromkeys([*([queue] if queue else []), *step.connects])),
-            items=_items(step, placed_by, fill, queue),
-            workers=search.at_once if search else getattr(placed_by, "workers", 1) if step.items else 1,
-            nodes=_nodes(step, placed_by),
+            connects=tuple(connected(step, placed_by)),
+            parts=parts,
             checkpoints=step.checkpoints and step.checkpoints.declare(),
             build=None if placed_by.image else build_of(name, step.image, step.build, declared.build, place),
         )
 
     return variants(getattr(settings.steps, name), declare)
-
-
-def _items(step: PipelineStep, settings: Any, fill: Callable[[str], str], queue: str | None) -> Items | None:
-    if step.search is not None:
-        return Items("", queue=queue, attempts=step.search.attempts, allow_failed=step.search.allow_failed)
-    if step.items is None:
-        return None
-    return Items(
-        files=fill(step.items.files),
-        mode=settings.mode,
-        queue=queue,
-        attempts=step.items.attempts,
-        allow_failed=step.items.allow_failed,
-        lease=seconds(step.items.lease),
-    )
-
-
-def _search(step: PipelineStep, settings: Any, declared: PipelineFile) -> Search | None:
-    if step.search is None:
-        return None
-    number = step.results[step.search.by].declare(step.search.by)
-    kinds = _kinds(step.search, declared)
-    return step.search.in_stack(settings).declare(kinds, number)
-
-
-def _kinds(search: StepSearch, declared: PipelineFile) -> dict[str, str]:
-    """The types of the parameters that are searched."""
-    return {name: declared.parameters[name].type for name in search.parameters}
-
-
-def _nodes(step: PipelineStep, settings: StepSettings) -> Nodes | None:
-    """The pods of a step on several nodes, where there are several."""
-    if step.nodes is None or not isinstance(settings, MultiNodeSettings) or settings.nodes == 1:
-        return None
-    roles = resize(step.nodes.roles, settings.nodes)
-    return Nodes(settings.nodes, roles, seconds(settings.wait), step.nodes.port)
-
-
-def _results(step: PipelineStep, declared: PipelineFile) -> tuple[Result, ...]:
-    """The declared results, and the table of the items or those of the search where there are any."""
-    table: list[Result] = [items_table(declare_columns(step.items.columns))] if step.items else []
-    if step.search:
-        table = [*step.search.results(_kinds(step.search, declared))]
-    return (*table, *(result.declare(name) for name, result in step.results.items()))
-
-
-# The apps of a ``pipeline.yaml`` that the settings of a stack name, and the steps that run for them.
 
 
 def apps_in(
@@ -265,9 +205,11 @@ class Folder:
         return "/".join([self.shipped, *(part for part in path.split("/") if part not in {"", "."})])
 
 
+LEFT_OUT_KEYS = tuple(key.name for key in STEP_KEYS if key.is_left_out)
+
 LEFT_OUT: Mapping[str, Any] = {
     "matrix": {},
-    SEARCH: None,
+    **dict.fromkeys(LEFT_OUT_KEYS),
     "files": [],
     "requirements": None,
     "directory": None,
@@ -280,9 +222,8 @@ LEFT_OUT: Mapping[str, Any] = {
 
 CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
     checks.check_steps,
-    inputs.check_inputs,
-    checks.check_items,
-    searches.check_searches,
+    checks.check_inputs,
+    lambda declared: (finding for key in STEP_KEYS for finding in key.findings(declared)),
     checks.check_services,
     checks.check_apps,
 )
@@ -364,8 +305,8 @@ def _judge(content: Mapping[str, Any], reading: _Reading) -> list[Finding]:
     findings += [as_written(finding, written) for finding in judged if rests_on_readable(finding, reading.lost)]
     paths = [finding.path for finding in judged]
     reading.lost |= {path for path in paths if len(path) == 2 and not is_field(str(path[1]))}
-    # Of a search that was left out a stack file may still change the trials.
-    reading.lost |= {path for path in paths if path[2:3] == (SEARCH,)}
+    # A stack file may still change what is left out.
+    reading.lost |= {path for path in paths if path[2:3] and path[2] in LEFT_OUT_KEYS}
     return findings
 
 

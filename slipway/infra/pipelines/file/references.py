@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from slipway.infra.pipelines import pods
 from slipway.infra.pipelines.checkpoints import CHECKPOINT, CHECKPOINTS
 from slipway.infra.pipelines.contract import OF_SERVICES, service_variables
-from slipway.infra.pipelines.file.shape import PipelineFile
+from slipway.infra.pipelines.file.shape import STEP_KEYS, PipelineFile
 from slipway.infra.pipelines.inputs import INPUTS
 from slipway.infra.pipelines.pods import reference_findings
 from slipway.infra.schema.problems import Finding, Path
@@ -13,32 +13,28 @@ from slipway.infra.schema.problems import Finding, Path
 CHECKPOINTS_FIX = "add `checkpoints: {}`, or remove it"
 
 
-def in_step(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about ``word``, which stands in the command of the step ``name``."""
+def in_step(
+    at: Path, word: str, name: str, declared: PipelineFile, *, environment: bool = False
+) -> Iterator[Finding]:
+    """Findings about ``word``, which stands in the command of the step ``name``, or in its ``environment``."""
     step = declared.steps[name]
-    of_items = pods.OF_ITEMS if step.items else ()
-    if step.items and step.items.mode != "ordered" and pods.PREVIOUS not in declared.parameters:
-        of_items = (pods.ITEM,)
-        if pods.PREVIOUS in pods.names(word):
-            reason = f"`{{{pods.PREVIOUS}}}` is the result of the item before, and these wait for no other"
-            fix = "write `mode: ordered` in `items`, or remove it"
-            yield Finding(at, word, reason, fix, read=((*at[:2], "items"),))
-            return
+    for key in STEP_KEYS:
+        if key.written(step):
+            wrong = list(key.word_findings(at, word, step, declared, environment=environment))
+            if wrong:
+                yield from wrong
+                return
     others = [other for other in declared.steps if other != name]
+    of_keys = [reference for key in STEP_KEYS for reference in key.in_run(step, declared)]
     of_checkpoints = [CHECKPOINT] if step.checkpoints else []
-    known = [*pods.OWN, *of_items, *of_checkpoints, *declared.parameters, *declared.inputs, *others]
-    yield from _in_word(at, word, known, name, declared)
+    known = [*pods.OWN, *of_keys, *of_checkpoints, *declared.parameters, *declared.inputs, *others]
+    yield from in_word(at, word, known, name, declared)
 
 
 def in_environment(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, the value of an environment variable of the step ``name``."""
-    of_item = (*pods.OF_ITEMS, pods.OUTPUT)
-    names = [part for part in pods.names(word) if part in of_item and part not in declared.parameters]
-    if declared.steps[name].items and names:
-        reason = f"`{{{names[0]}}}` is another for each item, and all items have one environment"
-        yield Finding(at, word, reason, "write it in `run`", read=((*at[:2], "items"),))
-        return
-    yield from _several_steps(at, word, name, declared, "a variable") or in_step(at, word, name, declared)
+    several = _several_steps(at, word, name, declared, "a variable")
+    yield from several or in_step(at, word, name, declared, environment=True)
 
 
 def _several_steps(at: Path, word: str, name: str, declared: PipelineFile, what: str) -> list[Finding]:
@@ -58,12 +54,6 @@ def in_script(at: Path, word: str, name: str, declared: PipelineFile) -> Iterato
     )
 
 
-def in_items(at: Path, word: str, name: str, declared: PipelineFile) -> Iterator[Finding]:
-    """Findings about ``word``, the pattern of files of the items of the step ``name``."""
-    others = [step for step in declared.steps if step != name]
-    yield from _in_word(at, word, [pods.STORE, *declared.parameters, *declared.inputs, *others], name, declared)
-
-
 def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, which stands in the command of a service."""
     for name in pods.names(word):
@@ -75,10 +65,10 @@ def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]
             reason = f"`{name}` is an input, which steps alone read"
             yield Finding(at, word, reason, "remove it", read=((INPUTS, name),))
             return
-    yield from _in_word(at, word, [*OF_SERVICES, *declared.parameters], "", declared)
+    yield from in_word(at, word, [*OF_SERVICES, *declared.parameters], "", declared)
 
 
-def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: PipelineFile) -> Iterator[Finding]:
+def in_word(at: Path, word: str, known: Collection[str], step: str, declared: PipelineFile) -> Iterator[Finding]:
     """Findings about ``word``, which may refer to what is ``known``; it stands in ``step``, or in a service."""
     if pods.single_brace(word):
         yield from reference_findings(at, word, known)
@@ -91,13 +81,14 @@ def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: P
             variable = service_variables(name)[0]
             reason = f"`{name}` is a service, whose address steps find in their environment"
             fix = f"name it in `connects`, and read `{variable}`"
-        elif name in pods.OF_ITEMS and step and not declared.steps[step].items:
-            reason = f"only a step with `items` has `{{{name}}}`, and this has none"
-            fix = "add `items`, with a pattern of `files`, or remove it"
+        elif lacking := [key for key in STEP_KEYS if name in key.references and step]:
+            reason = f"only a step with `{lacking[0].name}` has `{{{name}}}`, and this has none"
+            fix = lacking[0].references[name]
         elif name == CHECKPOINT and step:
             reason, fix = f"only a step with `checkpoints` has `{{{name}}}`, and this has none", CHECKPOINTS_FIX
         else:
             continue
         known = [*known, name]
-        yield Finding(at, word, reason, fix, read=((*at[:2], "items"), (*at[:2], CHECKPOINTS)))
+        read = ((*at[:2], key) for key in (*(key.name for key in STEP_KEYS), CHECKPOINTS))
+        yield Finding(at, word, reason, fix, read=tuple(read))
     yield from reference_findings(at, word, known)

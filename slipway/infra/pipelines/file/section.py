@@ -5,15 +5,14 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator, ConfigDict, Field, create_model
 
 from slipway.infra.pipelines import valkey
 from slipway.infra.pipelines.app_kinds.contract import APPS, REMOVED, AppKind
 from slipway.infra.pipelines.apps import AppSettings
 from slipway.infra.pipelines.contract import PipelineSettings, ServiceSettings, StepSettings
 from slipway.infra.pipelines.file.shape import (
-    MOST_WORKERS,
+    STEP_KEYS,
     Parameter,
     PipelineFile,
     PipelineService,
@@ -21,18 +20,11 @@ from slipway.infra.pipelines.file.shape import (
     used_in,
 )
 from slipway.infra.pipelines.inputs import INPUTS, inputs_field
-from slipway.infra.pipelines.matrix import (
-    MATRIX,
-    NODES,
-    Axes,
-    Axis,
-    MatrixNodesSettings,
-    MatrixStepSettings,
-)
+from slipway.infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixStepSettings
 from slipway.infra.pipelines.pods import PodSettings
 from slipway.infra.pipelines.scripts import is_script
-from slipway.infra.pipelines.search import IN_STACK, SEARCH, TRIALS, StepSearch
-from slipway.infra.schema.base import Float, Int, Model, no_truth, refuse
+from slipway.infra.pipelines.step_keys import field_as
+from slipway.infra.schema.base import Float, Int, Model, no_truth
 from slipway.infra.schema.problems import Path
 from slipway.infra.schema.renamed import Removed
 
@@ -43,12 +35,6 @@ SERVICES = "services"
 
 SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "runs", "description")
 """Keys of a pipeline's section that are no parameters of its own."""
-
-WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
-"""Keys of a step with items in a pipeline's section."""
-
-QUEUE, STATIC = "queue", "static"
-"""How items come to workers: a service hands them out, or each has its own share."""
 
 KINDS: Mapping[str, Any] = {"integer": Int, "number": Float, "string": str, "boolean": bool}
 
@@ -154,12 +140,7 @@ def _service_settings(name: str, service: PipelineService) -> type[ServiceSettin
 
 def _fields(model: type[PodSettings], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Those fields of ``model`` that have one of ``defaults`` in place of the model's own."""
-    known = model.model_fields
-    return {
-        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
-        for key, default in defaults.items()
-        if default is not None
-    }
+    return {key: field_as(model, key, default) for key, default in defaults.items() if default is not None}
 
 
 def _any_at(lost: Collection[Path], *section: str) -> bool:
@@ -198,67 +179,23 @@ def _step_settings(
     name: str, step: PipelineStep, parameters: Mapping[str, Parameter], lost: Collection[Path]
 ) -> type[StepSettings]:
     unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
-    base = MatrixNodesSettings if step.nodes or unsure else MatrixStepSettings
-    known = base.model_fields
+    known = MatrixStepSettings.model_fields
     defaults = {**step.resources.model_dump(), "time_limit": step.time_limit, "image": step.image}
-    if step.nodes:
-        defaults |= {NODES: step.nodes.count, "wait": step.nodes.wait}
-    fields = _fields(base, defaults)
+    fields = _fields(MatrixStepSettings, defaults)
+    kept = {parameter for key in STEP_KEYS for parameter in key.kept(step)}
     axes: dict[str, Any] = {}
     for key in dict.fromkeys([*step.matrix, *parameters]):
-        if key in used_in(step) and key in parameters and not (step.search and key in step.search.parameters):
+        if key in used_in(step) and key in parameters and key not in kept:
             about = f"Values of `{key}`, in place of those of the pipeline."
             default = step.matrix.get(key)
             axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
     if axes or unsure:
         matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
-    if step.search or unsure or any(place[:3] == ("steps", name, SEARCH) for place in lost):
-        fields |= _of_search(step.search)
-    if step.items or unsure:
-        fields |= _of_items(step)
-    return _model(name, base, base.__doc__, fields)
-
-
-def _of_search(search: StepSearch | None) -> dict[str, Any]:
-    """The keys that a step with a search has beside those of any step; None: one that cannot be read."""
-    known = StepSearch.model_fields
-    defaults = {key: getattr(search, key) if search else known[key].default for key in IN_STACK}
-    if search:
-        defaults[TRIALS] = search.trials or search.combinations or None
-    return {
-        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
-        for key, default in defaults.items()
-    }
-
-
-def _of_items(step: PipelineStep) -> dict[str, Any]:
-    """The keys that a step with items has beside those of any step."""
-    mode = step.items.mode if step.items else "parallel"
-    queue = step.items and step.items.queue
-    workers = Annotated[Int, Field(ge=1, le=MOST_WORKERS)]
-    about = {
-        WORKERS: "Pods that work on its items at once.",
-        MODE: "Whether its items wait for one another.",
-        ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
-    }
-
-    def has_queue(value: str) -> str:
-        if value == QUEUE and step.items and not queue:
-            fix = f"write `{STATIC}`, or add `queue: <service>` to the `items` of the step in `pipeline.yaml`"
-            raise refuse("the pipeline names no service that hands out the items of this step", fix)
-        return value
-
-    assignment = Annotated[Literal["queue", "static"], AfterValidator(has_queue)]
-    return {
-        WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
-        MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),
-        ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=about[ASSIGNMENT])),
-    }
-
-
-def _annotation(field: FieldInfo) -> Any:
-    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    for key in STEP_KEYS:
+        if key.written(step) or unsure or any(place[:3] == ("steps", name, key.name) for place in lost):
+            fields |= key.settings(step)
+    return _model(name, MatrixStepSettings, MatrixStepSettings.__doc__, fields)
 
 
 def _field(parameter: Parameter) -> Any:

@@ -6,7 +6,7 @@ What its keys mean is in their descriptions, of which docs/pipeline.schema.json 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import Field, create_model
 
 from slipway.infra.commands import page
 from slipway.infra.features import features
@@ -15,23 +15,20 @@ from slipway.infra.pipelines.app_kinds.contract import AppKind
 from slipway.infra.pipelines.app_kinds.program import ProgramApp
 from slipway.infra.pipelines.checkpoints import StepCheckpoints
 from slipway.infra.pipelines.inputs import Input
-from slipway.infra.pipelines.matrix import (
-    Bound,
-    DeclaredNodes,
-    Scalar,
-)
+from slipway.infra.pipelines.matrix import Bound, Scalar
 from slipway.infra.pipelines.mounts import Mount, Mounted, references
 from slipway.infra.pipelines.pods import Built, RehearsalCommand, Word, Words
-from slipway.infra.pipelines.results import DeclaredColumn, DeclaredResult, StepResult, TableColumn
+from slipway.infra.pipelines.results import DeclaredResult, StepResult
 from slipway.infra.pipelines.scripts import Run
-from slipway.infra.pipelines.search import StepSearch
-from slipway.infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
+from slipway.infra.schema.base import Cpu, Duration, Int, Memory, Model, Size
 from slipway.infra.schema.names import Image
-from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.renamed import Removed
 
 APP_KINDS = (ProgramApp, *(kind for feature in features() for kind in feature.app_kinds))
 """The kinds of apps."""
+
+STEP_KEYS = tuple(key for feature in features() for key in feature.step_keys)
+"""What features add to steps."""
 
 if TYPE_CHECKING:
     App = AppKind
@@ -43,13 +40,6 @@ NAMES = ("pipeline.yaml", "pipeline.yml")
 
 PAGE = page("pipeline.md")
 """The page that describes its keys."""
-
-MOST_WORKERS = 1000
-"""Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
-
-SHORTEST_LEASE, LONGEST_LEASE = 5, 3600
-"""Seconds. A worker says several times in a lease that it lives, over a network that may be slow for seconds; and
-for as long as a lease, nobody takes over the item of a worker that died."""
 
 
 class Parameter(Model):
@@ -72,45 +62,6 @@ class BestVariant(Model):
 
     by: str = Field(description="A number among the step's results.")
     of: Literal["max", "min"] = Field(default="max", description="Whether the largest or the smallest is best.")
-
-
-def _lease(value: str) -> str:
-    if not SHORTEST_LEASE <= seconds(value) <= LONGEST_LEASE:
-        example = f"write `{SHORTEST_LEASE}s` to `{LONGEST_LEASE // 60}m`, for example `60s`"
-        raise refuse(f"{seconds(value)} seconds, and a lease has {SHORTEST_LEASE} to {LONGEST_LEASE}", example)
-    return value
-
-
-class StepItems(Model):
-    """What a step works on piece by piece: its program runs once for each item, a file that `files` matches. An
-    item's name is that of the file without its extension: `day-1` for `day-1.csv` and `day-1.csv.gz`. Items are
-    ordered by name. A pattern that matches no file, or two of one name, fails the step.
-    """
-
-    files: Word = Field(
-        description="A pattern of files, with the references of `run`: `{prepare}/days/*.csv`, `{store}/days/*`."
-    )
-    mode: Literal["parallel", "ordered"] = Field(
-        default="parallel",
-        description="`ordered`: one item after the other, each with the result of the one before as `{previous}`.",
-    )
-    queue: str | None = Field(
-        default=None,
-        description="The service that hands the items out; default: each worker has its own share of them.",
-    )
-    attempts: Int = Field(
-        default=3, ge=1, le=100, description="After so many failures an item is set aside, and the others go on."
-    )
-    allow_failed: Int = Field(
-        default=0, ge=0, description="The step fails in the end where more items than this were set aside."
-    )
-    lease: Annotated[Duration, AfterValidator(_lease)] = Field(
-        default="60s", description="A worker that is silent for so long loses its item to another one."
-    )
-    columns: dict[str, DeclaredColumn] = Field(
-        default_factory=dict[str, TableColumn],
-        description="More columns of the table of items: values of the `summary.json` that the program leaves.",
-    )
 
 
 class ServiceResources(Model):
@@ -200,22 +151,6 @@ class PipelineStep(Model):
     best: BestVariant | None = Field(
         default=None, description="Which variant later steps read; default: all of them."
     )
-    search: StepSearch | None = Field(
-        default=None, description="Runs its program with many parameters, and keeps the best result."
-    )
-    items: StepItems | None = Field(
-        default=None, description="What its program runs for piece by piece; default: it runs once."
-    )
-    workers: Int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_WORKERS,
-        description="Pods that work on the items at once; default: 1.",
-    )
-    nodes: DeclaredNodes | None = Field(
-        default=None,
-        description="Runs it on several nodes at once, as one training: a number, or a section.",
-    )
     connects: list[str] = Field(
         default_factory=list[str],
         description="Services that its program connects to; that of `items` need not be here.",
@@ -232,6 +167,14 @@ class PipelineStep(Model):
     )
     rehearsal: RehearsalCommand | None = Field(
         default=None, description="What a rehearsal runs where this machine lacks the program."
+    )
+
+
+if not TYPE_CHECKING:
+    PipelineStep = create_model(
+        "PipelineStep",
+        __base__=(PipelineStep, *(key.fields for key in STEP_KEYS)),
+        __doc__=PipelineStep.__doc__,
     )
 
 
@@ -298,8 +241,8 @@ class PipelineFile(Model):
 
 
 def used_in(step: PipelineStep) -> dict[str, None]:
-    """What ``step`` refers to, each once: its command, environment and items, its mounts, and where it starts."""
-    words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
+    """What ``step`` refers to, each once: its command, environment and keys, its mounts, and where it starts."""
+    words = [*step.run, *step.environment.values(), *(word for key in STEP_KEYS for word in key.words(step))]
     names = [name for word in words for name in pods.names(word)]
     return dict.fromkeys([*names, *references(step.mounts, step.directory)])
 

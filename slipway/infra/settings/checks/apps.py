@@ -225,7 +225,7 @@ class _Section:
         """What has a Service of its own, as text and by its name: services, apps, and steps on several nodes."""
         services = [(f"service `{service.name}`", service.name) for service in self.services]
         services += [(f"app `{app.name}`", app.name) for app in self.apps]
-        return [*services, *((f"step `{step.name}`", step.name) for step in self.steps if step.nodes)]
+        return [*services, *((f"step `{step.name}`", step.name) for step in self.steps if step.is_group)]
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -378,7 +378,7 @@ def _names(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     owners: dict[str, str] = {}
     for name, settings in draft.pipelines.items():
-        groups = [step for step in steps_if_any(name, settings) if step.nodes]
+        groups = [step for step in steps_if_any(name, settings) if step.is_group]
         named = (apps_if_any(name, settings), services_if_any(name, settings), groups)
         for what, programs in zip(("app", "service", "step"), named, strict=True):
             owners.update(

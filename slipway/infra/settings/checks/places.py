@@ -110,12 +110,11 @@ def _times(at: Path, placed: StepSettings) -> Iterator[Finding]:
 
 
 def _kind(at: Path, step: StepDeclaration) -> Iterator[Finding]:
-    what = "search" if step.search else "items" if step.items else ""
-    if what:
+    if step.shares:
         yield Finding(
             (*at, PLACES),
             None,
-            f"its {what} are worked on by pods that each go on where another one ended, on one pool",
+            f"its {step.shares} are worked on by pods that each go on where another one ended, on one pool",
             "write `pool`",
         )
     elif step.command is None and not any("{output}" in argument for argument in step.arguments):
@@ -169,7 +168,7 @@ def _hardware(at: Path, step: StepDeclaration, known: dict[str, Target]) -> Iter
             "write an `image` that runs on both, or name pools of one kind",
         )
     counts = {on.gpus for _, on, _ in places}
-    if step.nodes and step.nodes.count > 1 and len(counts) > 1:
+    if step.is_group and len(counts) > 1:
         place, on, _ = next(entry for entry in places if entry[1].gpus != places[0][1].gpus)
         yield Finding(
             (*at, *place),

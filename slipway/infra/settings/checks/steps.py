@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
-    MultiNodeSettings,
     PodSettings,
     StepDeclaration,
     StepSettings,
@@ -14,13 +13,14 @@ from slipway.infra.pipelines.contract import (
 )
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.pipelines.discovery import lacked_by, mounts_store
+from slipway.infra.pipelines.file.shape import STEP_KEYS
 from slipway.infra.pipelines.images import GPU_IMAGE
 from slipway.infra.pipelines.inputs import data_of
 from slipway.infra.pipelines.residents import Resident, residents
 from slipway.infra.platform import Resources, add
 from slipway.infra.schema.base import PoolSettings
-from slipway.infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
-from slipway.infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.settings.checks.pipelines import pools_of
 from slipway.infra.settings.model import KEY as REGISTRY
 from slipway.infra.settings.model import installed_residents
@@ -150,11 +150,11 @@ def _never(
     assert node is not None
     assert most is not None
     wanted = step.placed_by.asked
-    pods = step.nodes.count if step.nodes else step.workers
-    if step.nodes and pods > most:
+    pods = step.pods
+    if step.is_group and pods > most:
         # A finding about every step with nodes, with or without a queue.
         return
-    key = (*at, "nodes" if step.nodes else "workers")
+    key = (*at, step.pods_key)
     read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
     plural = "s" * (most != 1)
     for name, (unit, words) in WORDS.items():
@@ -185,7 +185,7 @@ def _never(
     room = most * min(
         (getattr(node, name) // getattr(wanted, name) for name in WORDS if getattr(wanted, name)), default=pods
     )
-    if step.nodes is None and pods > room > 0:
+    if not step.is_group and pods > room > 0:
         ready = draft.kueue.ready_within if draft.kueue else ""
         yield Finding(
             key,
@@ -194,90 +194,6 @@ def _never(
             f"stops a Job whose pods do not all run within {ready}",
             f"write {room}, or let the pool have more nodes",
             read=read,
-        )
-
-
-def on_several(placed: PodSettings) -> bool:
-    """Whether ``placed`` places a step on several nodes at once."""
-    return isinstance(placed, MultiNodeSettings) and placed.nodes > 1
-
-
-def several(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    """Findings about a step on several nodes of ``target``; none about any other."""
-    if isinstance(placed, MultiNodeSettings) and placed.nodes > 1:
-        yield from _count(at, placed, target, draft)
-        if target.pool.has_gpus:
-            yield from _node_gpus(at, placed, target, draft)
-
-
-def waiting(at: Path, placed: PodSettings) -> Iterator[Finding]:
-    """A step whose pods would wait for one another until its time is over."""
-    if not isinstance(placed, MultiNodeSettings) or placed.nodes == 1:
-        return
-    if seconds(placed.wait) >= seconds(placed.time_limit):
-        yield Finding(
-            (*at, "wait"),
-            placed.wait,
-            f"its pods would wait for one another until the time limit of the step, {placed.time_limit}, is over",
-            "write less, such as `10m`, or a longer `time_limit`",
-            read=((*at, "time_limit"), (*at, "nodes")),
-        )
-
-
-def _count(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    most = target.most_nodes
-    # A pool without any node is a finding about every step.
-    if not most or most >= step.nodes:
-        return
-    alike = [
-        name
-        for name, other in targets(draft).items()
-        if (other.most_nodes or 0) >= step.nodes and other.pool.has_gpus == target.pool.has_gpus
-    ]
-    more = f"let it have {step.nodes}"
-    more += f" (`{key_of(target.nodes_key)}`)" if target.nodes_key else " in the stack that has it"
-    elsewhere = f", take one that has ({listed(alike)})" if alike else ""
-    fewer = f"`nodes: {most}` or less" if most > 1 else "`nodes: 1`"
-    yield Finding(
-        (*at, "nodes"),
-        step.nodes,
-        f"pool `{target.name}` has at most {most} node{'s' * (most != 1)}, and each pod needs one of its own",
-        f"{more}{elsewhere}, or write {fewer}",
-        read=((*at, "pool"), *([target.nodes_key] if target.nodes_key else [])),
-    )
-
-
-def _node_gpus(at: Path, step: MultiNodeSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    read = ((*at, "pool"), (*at, "nodes"), *target.keys_of("gpus"))
-    if target.pool.shares_gpus:
-        whole = [
-            name for name, other in targets(draft).items() if other.pool.has_gpus and not other.pool.shares_gpus
-        ]
-        yield Finding(
-            (*at, "nodes"),
-            step.nodes,
-            f"pool `{target.name}` divides its GPUs, and a share takes turns with others: all nodes of a training "
-            "would wait for the slowest at every step",
-            f"{f'take a pool with whole GPUs ({listed(whole)}), or ' if whole else ''}write `nodes: 1`",
-            read=read,
-        )
-    elif target.node is None and not step.gpus:
-        reason = f"pool `{target.name}` has GPUs, which would be paid for and idle"
-        yield Finding((*at, "gpus"), step.gpus, reason, "write how many one of its nodes has", read)
-    elif target.node is not None and step.gpus != target.node.gpus > 0:
-        gpus = target.node.gpus
-        if not step.gpus:
-            reason = f"each node of pool `{target.name}` has {gpus}, which would be paid for and idle"
-        elif step.gpus < gpus:
-            idle = (gpus - step.gpus) * step.nodes
-            reason = (
-                f"each node of pool `{target.name}` has {gpus}, and no two pods of the step are on one node: "
-                f"{idle} GPU{'s' * (idle != 1)} of {step.nodes} nodes would be paid for and idle"
-            )
-        else:
-            reason = f"one node of pool `{target.name}` has {gpus}"
-        yield Finding(
-            (*at, "gpus"), step.gpus, reason, f"write `gpus: {gpus}`, all of a node's, or take another pool", read
         )
 
 
@@ -292,8 +208,6 @@ def check_steps(reading: Reading) -> Iterator[Finding]:
     for at, placed in sections:
         if isinstance(placed, StepSettings | AppSettings):
             yield from _scratch(at, placed, reading.draft)
-        if isinstance(placed, StepSettings):
-            yield from waiting(at, placed)
         for place, on_pool in placed.on_pools:
             named = (*at, *place)
             if on_pool.pool in pools:
@@ -338,14 +252,13 @@ def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
 
 
 def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    if on_several(placed) and target.pool.has_gpus:
-        yield from several(at, placed, target, draft)
-    elif isinstance(placed, AppSettings):
-        yield from _gpus(at, placed, target, draft)
-    elif isinstance(placed, StepSettings):
-        yield from several(at, placed, target, draft)
-        yield from _gpus(at, placed, target, draft)
-        yield from _shared_memory(at, placed)
+    if isinstance(placed, StepSettings | AppSettings):
+        wrong = [finding for key in STEP_KEYS for finding in key.target_findings(at, placed, target, draft)]
+        yield from wrong
+        if not (target.pool.has_gpus and wrong):
+            yield from _gpus(at, placed, target, draft)
+        if isinstance(placed, StepSettings):
+            yield from _shared_memory(at, placed)
     elif target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(

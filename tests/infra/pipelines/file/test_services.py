@@ -1,14 +1,16 @@
 """Services, items and workers: what a ``pipeline.yaml`` and a stack file say of them, and what becomes of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slipway.features.items.feature import Items
 from slipway.infra.kubernetes.cluster.gates import Gates
 from slipway.infra.pipelines import valkey
-from slipway.infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
+from slipway.infra.pipelines.contract import Probe, ServiceDeclaration, StepDeclaration
 from slipway.infra.pipelines.discovery import DeclaredPipeline, declared_steps, services_of
 from slipway.infra.pipelines.images import lock_problem
 from slipway.infra.pipelines.results import Table
@@ -49,8 +51,11 @@ def placed(folder: Path, changes: dict[str, Any] | None = None) -> dict[str, Ste
 def test_a_step_with_items_keeps_their_references_for_the_workers(folder: Path) -> None:
     days = declared(folder)[0][1]
     assert days.arguments == ["python", "train_day.py", "--day", "{item}", "--output", "{output}", "--seed", "1"]
-    assert days.items == Items("{prepare}/days/*.csv", "parallel", "queue", attempts=2, allow_failed=1, lease=120)
-    assert (days.workers, days.inputs, days.connects) == (4, {"prepare": "prepare"}, ("queue", "feature-cache"))
+    (items,) = days.parts
+    assert isinstance(items, Items)
+    meant = Items("{prepare}/days/*.csv", "parallel", "queue", attempts=2, allow_failed=1, lease=120, pods=4)
+    assert replace(items, results=()) == meant
+    assert (days.pods, days.inputs, days.connects) == (4, {"prepare": "prepare"}, ("queue", "feature-cache"))
 
 
 def test_a_valkey_server_refuses_writes_below_its_memory_limit_and_keeps_what_it_was_told(folder: Path) -> None:
@@ -121,13 +126,14 @@ def test_the_table_of_items_has_the_columns_that_the_program_adds(folder: Path) 
 
 def test_a_stack_file_says_how_many_work_and_how_items_are_handed_out(folder: Path) -> None:
     steps, services = declared(folder, {"steps.days": {"pool": "cpu", "workers": 2, "assignment": "static"}})
-    assert steps[1].items is not None
-    assert (steps[1].workers, steps[1].items.queue, steps[1].connects) == (2, None, ("feature-cache",))
+    (items,) = steps[1].parts
+    assert isinstance(items, Items)
+    assert (items.pods, items.queue, steps[1].connects) == (2, None, ("feature-cache",))
     assert [service.name for service in services] == ["feature-cache"], "nobody connects to the queue"
     ordered = {"steps.days": {"pool": "cpu", "workers": 1, "mode": "ordered"}}
-    assert declared(folder, ordered)[0][1].items == Items(
-        "{prepare}/days/*.csv", "ordered", "queue", attempts=2, allow_failed=1, lease=120
-    )
+    (items,) = declared(folder, ordered)[0][1].parts
+    assert isinstance(items, Items)
+    assert (items.pods, items.mode, items.queue) == (1, "ordered", "queue")
 
 
 def test_a_stack_has_services_only_where_a_step_connects_to_one(tmp_path: Path) -> None:
