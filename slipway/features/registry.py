@@ -10,5 +10,6 @@ NAMES = (
     "serving",
     "importing",
     "history",
+    "foreign",
 )
 """In the order in which the pages have what they add."""

@@ -5,10 +5,13 @@ Rooms import its files when they need them; each file and each name in it may be
 - ``feature.py``: ``FEATURE``, a `Feature`.
 - ``verb.py``: verbs, ``VERBS``, and those below `show`, ``SHOWS``. It imports little, since the command asks for
   them before it reads any stack.
+- ``policies.py``: ``POLICIES``, of every stack, and ``refusals``, where and why an API server would not take an
+  object that a program declares by itself.
+- ``evaluation.py``: ``evaluate_other``, what the evaluation prints of a stack that has no settings of Slipway's.
 - ``rehearsal.py``: ``Recorder``, a `slipway.rehearse.engine.Recorder` of a store, a stack and the project's root.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -65,11 +68,12 @@ class Feature:
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict[str, StandIn])
 
 
-def parts(file: str, name: str) -> Iterator[Any]:
+@cache
+def parts(file: str, name: str) -> Sequence[Any]:
     """What the ``file`` of each feature has by that ``name``, in the order of the registry."""
-    for feature in NAMES:
-        if find_spec(module := f"slipway.features.{feature}.{file}"):
-            yield from filter(None, [getattr(import_module(module), name, None)])
+    modules = (f"slipway.features.{feature}.{file}" for feature in NAMES)
+    files = [import_module(module) for module in modules if find_spec(module)]
+    return [getattr(module, name) for module in files if hasattr(module, name)]
 
 
 @cache

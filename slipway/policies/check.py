@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from slipway.evaluated.model import Finding, Suppressed
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.commands import page
+from slipway.infra.features import parts
 from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import Stack, mapping
 from slipway.infra.schema.problems import did_you_mean, key_of
@@ -26,7 +28,6 @@ from slipway.policies import (
     openings,
     pods,
     pools,
-    programs,
     security,
     services,
 )
@@ -45,10 +46,9 @@ UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
 LOST_POOL = "lost-pool"
 
-EVERYWHERE = tuple(
-    policy
-    for module in (pods, pools, jobs, security, services, openings, budget, programs)
-    for policy in module.POLICIES
+EVERYWHERE: Sequence[Policy[Stack]] = (
+    *chain(*(module.POLICIES for module in (pods, pools, jobs, security, services, openings, budget))),
+    *chain(*parts("policies", "POLICIES")),
 )
 """The policies that hold on every cloud."""
 

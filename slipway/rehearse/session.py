@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.text import Text
 
 from slipway import files
-from slipway.engine.any_program import missing_value
 from slipway.engine.evaluate import evaluate, load_with_placeholders
-from slipway.engine.evaluation.any_program import remarks_on_unknown
 from slipway.engine.evaluation.encoding import Secrets
+from slipway.engine.evaluation.remarks import remarks_on_unknown
 from slipway.engine.evaluation.worker import message, watch, where, with_stand_ins
 from slipway.engine.monitor import EvaluationError
 from slipway.engine.other_stacks import OtherStacks
+from slipway.engine.project import missing_value
 from slipway.engine.stack_config import load_stack, project_name, references
 from slipway.evaluated.places import is_held
 from slipway.evaluated.workloads import STATEFUL_SET

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
-    from slipway.engine.any_program import naming_all_missing
     from slipway.engine.evaluate import evaluate, load_with_placeholders
-    from slipway.engine.evaluation.any_program import evaluate_any, remarks_on_unknown
-    from slipway.engine.project import SlipwayProject
+    from slipway.engine.evaluation.remarks import remarks_on_unknown
+    from slipway.engine.project import SlipwayProject, naming_all_missing
     from slipway.engine.stack_config import load_stack, read_yaml
     from slipway.infra.clouds.registry import emulators
+    from slipway.infra.features import parts
     from slipway.infra.schema.problems import SettingsError, without_prefix
     from slipway.infra.stack.configuration import shipping_problems
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
-    if not config.ours:
-        return evaluate_any(name, config, tree, secrets, remark, _listener(secrets))
+    if not config.ours and (evaluations := parts("evaluation", "evaluate_other")):
+        return evaluations[0](name, config, tree, secrets, remark, _listener(secrets))
     raw = without_prefix(config.values)
     others = _others(tree, secrets).of(name)
     try:

@@ -10,15 +10,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from slipway.engine.provider_outputs import kind_of, namespace_of, object_name
 from slipway.evaluated.queues import GROUP, is_served
 from slipway.evaluated.scheduling import Toleration, find_untolerated, tolerations
+from slipway.infra.features import parts
 from slipway.infra.platform import GPU_RESOURCE, Node
 from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
-from slipway.policies.programs import refusals
 from slipway.rehearse.cluster.pods import PodSpec
 
 CONFIG_MAP_LIMIT = 1024 * 1024
@@ -81,8 +82,9 @@ class Objects:
         if kind is None:
             return
         # What Slipway itself declares is taken, as its tests hold.
-        if resource.place and (reasons := refusals(resource)):
-            raise RefusedError("; ".join(f"{place}: {reason}" for place, reason in reasons))
+        refusals = chain.from_iterable(find(resource) for find in parts("policies", "refusals") if resource.place)
+        if reasons := "; ".join(f"{place}: {reason}" for place, reason in refusals):
+            raise RefusedError(reasons)
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
         version = str(resource.inputs.get("apiVersion", ""))

@@ -10,11 +10,11 @@ import pytest
 
 from slipway.engine.evaluate import evaluate
 from slipway.evaluated.model import Finding
+from slipway.features.foreign.policies import refusals
 from slipway.infra.clouds.registry import reviews
 from slipway.infra.review.contract import reviewed
 from slipway.infra.review.stack import Resource, Stack
 from slipway.policies.check import check
-from slipway.policies.programs import refusals
 from tests.support.costing import TODAY
 
 
@@ -35,11 +35,11 @@ def test_an_output_in_a_text_is_named_with_resource_property_and_line() -> None:
         )
 
     findings = found(program, "output-as-text")
-    assert [(each.name.partition(" ")[0], each.reason.partition(" ")[0]) for each in findings] == [
+    assert [(item.name.partition(" ")[0], item.reason.partition(" ")[0]) for item in findings] == [
         *(("a", "content"), ("b", "metadata.from"), ("c", "content"))
     ]
     first = program.__code__.co_firstlineno + 2
-    assert [each.place.rpartition(":")[2] for each in findings] == [str(first), str(first + 1), str(first + 2)]
+    assert [item.place.rpartition(":")[2] for item in findings] == [str(first), str(first + 1), str(first + 2)]
 
 
 VOLUME = {"name": "x", "emptyDir": {}}

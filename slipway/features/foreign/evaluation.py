@@ -1,26 +1,21 @@
 """What the stacks of a Pulumi project declare that does not use Slipway."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from slipway.engine.any_program import PulumiProject, naming_all_missing
 from slipway.engine.evaluate import evaluate
 from slipway.engine.evaluation.encoding import Encoder, Secrets, configuration
-from slipway.engine.evaluation.worker import Program, Remark, document, message, where
-from slipway.engine.leaving_unknown import OtherTypeError
-from slipway.engine.monitor import Evaluation
-from slipway.engine.provider_outputs import mark, unmark
+from slipway.engine.evaluation.remarks import remarks_on_unknown
+from slipway.engine.evaluation.worker import Program, Remark, document
+from slipway.engine.monitor import Evaluation, Observer
+from slipway.engine.project import PulumiProject, naming_all_missing
+from slipway.engine.provider_outputs import mark
 from slipway.engine.stack_config import StackConfig
-from slipway.engine.unknown_results import ENTRIES
-
-if TYPE_CHECKING:
-    from slipway.engine.monitor import Observer
 
 
-def evaluate_any(  # noqa: PLR0917  # As evaluate_stack, with the configuration that it has read.
-    name: str, config: StackConfig, tree: Path, secrets: Secrets, remark: Remark, observer: "Observer"
+def evaluate_other(  # noqa: PLR0917  # As evaluate_stack, with the configuration that it has read.
+    name: str, config: StackConfig, tree: Path, secrets: Secrets, remark: Remark, observer: Observer
 ) -> dict[str, Any]:
     """What the stack ``name`` of the project in ``tree`` declares; raises what the program raises."""
     project = PulumiProject.read(tree)
@@ -56,21 +51,3 @@ def _with_marks(config: StackConfig) -> dict[str, Any]:
 def _top(key: str) -> str:
     """``app:keys`` of ``app:keys.first[0]``."""
     return re.split(r"[.\[]", key, maxsplit=1)[0]
-
-
-def remarks_on_unknown(evaluation: Evaluation, tree: Path) -> Iterator[str]:
-    """What the program asked of a cloud that nothing here stands in for, and what of it is not evaluated."""
-    if evaluation.unanswered:
-        yield f"values known only by the cloud: {', '.join(sorted(evaluation.unanswered))}"
-    if stood_in := sorted(name for name, at_once in evaluation.unanswered.items() if at_once):
-        yield (
-            f"the program reads at once what only the cloud knows: in the results of {', '.join(stood_in)} a list "
-            f"is taken to have {ENTRIES} entries, and a truth value to be false"
-        )
-    for error in evaluation.left_unknown:
-        place = where(error, tree)
-        if isinstance(error, OtherTypeError):
-            yield str(error)
-        else:
-            text = str(unmark(message(error))) + (f" ({place})" if place else "")
-            yield f"what a callback makes of a value that only an update knows is unknown: {text}"

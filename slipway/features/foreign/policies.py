@@ -304,7 +304,7 @@ def _find_refused(stack: Stack) -> Iterator[Violation]:
 
 
 POLICIES = policies_of(
-    Path(__file__).with_name("policies.toml"),
+    Path(__file__).parent / "data" / "policies.toml",
     {
         "output-as-text": _find_outputs_in_texts,
         "refused-by-kubernetes": _find_refused,
