@@ -10,6 +10,7 @@ NAMES = (
     "serving",
     "importing",
     "history",
+    "budget",
     "foreign",
 )
 """In the order in which the pages have what they add."""

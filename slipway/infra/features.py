@@ -5,6 +5,11 @@ Rooms import its files when they need them; each file and each name in it may be
 - ``feature.py``: ``FEATURE``, a `Feature`.
 - ``verb.py``: verbs, ``VERBS``, and those below `show`, ``SHOWS``. It imports little, since the command asks for
   them before it reads any stack.
+- ``checks.py``: ``check`` of a `Reading`, whose findings hold on every cloud.
+- ``declared.py``: ``volumes``, ``mounts``, and ``arguments`` of what measures the step, of the pods of a `Run`;
+  ``starter_flags`` and ``starter_rules`` of a pod that lets runs begin; ``measured``, the `Usage` by which steps
+  are measured, of the core's and `Settings`; ``told``, what pods need beside, by the run's directory and cluster;
+  ``check_update`` of `Settings`, Jobs and the stack's state raises where an update is refused.
 - ``policies.py``: ``POLICIES``, of every stack, and ``refusals``, where and why an API server would not take an
   object that a program declares by itself.
 - ``evaluation.py``: ``evaluate_other``, what the evaluation prints of a stack that has no settings of Slipway's.
@@ -60,12 +65,14 @@ class Feature:
 
     ``app_kinds`` are the kinds of apps that a ``pipeline.yaml`` may have, subclasses of `AppKind`; ``stand_ins``
     is what a rehearsal runs in place of programs, by their names. ``step_keys`` are keys that steps may have:
-    `slipway.infra.pipelines.step_keys.StepKey`.
+    `slipway.infra.pipelines.step_keys.StepKey`. ``sections`` are keys of a stack file, which may be left out, each
+    with what `pydantic.create_model` takes: its type and its field.
     """
 
     app_kinds: "Sequence[type[Model]]" = ()
     step_keys: Sequence[Any] = ()
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict[str, StandIn])
+    sections: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @cache
@@ -74,6 +81,11 @@ def parts(file: str, name: str) -> Sequence[Any]:
     modules = (f"slipway.features.{feature}.{file}" for feature in NAMES)
     files = [import_module(module) for module in modules if find_spec(module)]
     return [getattr(module, name) for module in files if hasattr(module, name)]
+
+
+def added(file: str, name: str, about: object) -> list[Any]:
+    """What functions of features add, those of that ``name`` in that ``file``: each is called with ``about``."""
+    return [item for add in parts(file, name) for item in add(about)]
 
 
 @cache

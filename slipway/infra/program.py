@@ -12,20 +12,20 @@ from types import FrameType
 import pulumi
 
 from slipway.infra.declared import Declared, declared
+from slipway.infra.features import parts
 from slipway.infra.kubernetes import job
 from slipway.infra.kubernetes.apps import app
 from slipway.infra.kubernetes.cluster import ownership
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.places import mover
-from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.kubernetes.results import Outputs
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.places import PROJECT
 from slipway.infra.platform import Platform
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
-from slipway.infra.stack import running_work, spent_budget
+from slipway.infra.stack import running_work
 from slipway.infra.stack.clusters import (
     declare_images,
     declare_metrics,
@@ -126,9 +126,8 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     attempts = declare_attempts_of(stack, workspaces)
     due = {step.job: attempts[step.platform.name] for step in stack.held_steps}
     moved = mover.declare(root, CPU_IMAGE)
-    spending = Spending(**settings.budget.model_dump()) if settings.budget else Spending()
     jobs = job.declare(
-        stack.steps_with_jobs, workspaces, root, settings.secrets, due, moved=moved, spending=spending
+        stack.steps_with_jobs, workspaces, root, settings.secrets, due, moved=moved, settings=settings
     )
     declare_cluster_runs(stack, jobs, attempts, workspaces, root)
     apps = app.declare(stack.all_apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
@@ -142,6 +141,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     if work is not None:
         # The SDK tells the engine of resources only once the program gives the event loop back.
         work.check()
-        spent_budget.check(spending, jobs, work.state, preview=preview)
+        for check in parts("declared", "check_update"):
+            check(settings, jobs, work.state, preview=preview)
         work.end_left()
     return DeclaredStack(settings, platforms, workspaces, jobs)

@@ -22,7 +22,6 @@ from slipway.infra.schema.problems import did_you_mean, key_of
 from slipway.infra.settings.model import Suppression
 from slipway.policies import (
     app_changes,
-    budget,
     changes,
     jobs,
     openings,
@@ -47,7 +46,7 @@ REMOVED_STACK = "removed-stack"
 LOST_POOL = "lost-pool"
 
 EVERYWHERE: Sequence[Policy[Stack]] = (
-    *chain(*(module.POLICIES for module in (pods, pools, jobs, security, services, openings, budget))),
+    *chain(*(module.POLICIES for module in (pods, pools, jobs, security, services, openings))),
     *chain(*parts("policies", "POLICIES")),
 )
 """The policies that hold on every cloud."""

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
+from slipway.infra.features import parts
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.labels import (
     DATA_ANNOTATION,
@@ -26,10 +27,9 @@ from slipway.infra.kubernetes.labels import (
     outside_queue,
     step_labels,
 )
-from slipway.infra.kubernetes.pods.limits import UNLIMITED, Spending, declare_limits, measured_by
 from slipway.infra.kubernetes.pods.node_group import group_policy, headless_service
 from slipway.infra.kubernetes.pods.pod import bundle_map, requests, secret_name, template, usage_folder
-from slipway.infra.kubernetes.run import Known, Run, placed, plan
+from slipway.infra.kubernetes.run import UNASKED, Known, Run, Usage, placed, plan
 from slipway.infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from slipway.infra.kubernetes.shipping.bundle import Files, config_map, config_map_name
 from slipway.infra.placed import CLUSTER_RUN, CODE, PRIORITIES, Step
@@ -448,6 +448,14 @@ def _priorities(steps: Sequence[Step]) -> Mapping[str, Priority]:
     return priorities
 
 
+def _measured(workspaces: Iterable[Workspace], settings: object) -> Usage | None:
+    """How steps are measured in ``workspaces``; None: they are not."""
+    usage = next((workspace.measured.usage for workspace in workspaces if workspace.measured), UNASKED)
+    for change in parts("declared", "measured") if usage else ():
+        usage = change(usage, settings)
+    return usage
+
+
 def declare(
     steps: Sequence[Step],
     workspaces: Mapping[str, Workspace],
@@ -456,7 +464,7 @@ def declare(
     attempts: Mapping[str, pulumi.Output[Mapping[str, str]]] = MappingProxyType({}),
     *,
     moved: Callable[[str, Sequence[StepJobArgs]], StepJob] | None = None,
-    spending: Spending = UNLIMITED,
+    settings: object = None,
 ) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
     services that ``steps`` connect to.
@@ -464,11 +472,11 @@ def declare(
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. ``attempts`` are those of `StepJobArgs`, by the lasting names of the steps that `up` does not
     wait for. ``moved`` declares a step with places (`slipway.infra.kubernetes.places.mover.declare`), of the
-    arguments for each of its clusters. ``spending`` is what the nodes of runs may cost. Raises ShippingError.
+    arguments for each of its clusters. ``settings`` are the stack's. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    known = Known(measured_by(workspaces.values(), spending))
-    limits = declare_limits(steps, workspaces, root, known, spending)
+    known = Known(_measured(workspaces.values(), settings))
+    told = [tell(steps, workspaces, root, known, settings) for tell in parts("declared", "told")]
     archives: dict[tuple[str, str], tuple[k8s.core.v1.ConfigMap, ...]] = {}
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
@@ -491,7 +499,10 @@ def declare(
                     given[name, step.pipeline] if step.secrets else None,
                     connected,
                     priorities[step.job],
-                    (*_declare_code(run, workspace, archives), *(limits[name] if run.is_limited else ())),
+                    (
+                        *_declare_code(run, workspace, archives),
+                        *(made[run.path, name] for made in told if (run.path, name) in made),
+                    ),
                     attempts.get(step.job),
                 )
                 for name in (platform.name for platform in step.platforms)

@@ -32,10 +32,6 @@ TAKEN_OVER = {"pulumi.com/patchForce": "true"}
 """Annotations of what an `up` that was killed may leave, unknown to Pulumi: the next one takes it over, also with
 another content."""
 
-LIMITS, LIMITS_FILE = "limits", "limits.json"
-"""The ConfigMap of a namespace with prices and limits of a stack, and its file, as
-`slipway.runtime.usage.limits.Limits` reads it."""
-
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
 

@@ -153,11 +153,6 @@ class Run:
         return f"-{self.step.pods - 1}" if self.step.is_indexed else ""
 
     @property
-    def is_limited(self) -> bool:
-        """Whether its pods are told of prices and limits of the stack."""
-        return bool(self.usage and self.step.uses_store and (self.usage.limited or self.step.idle))
-
-    @property
     def path(self) -> str:
         """The step's directory below the store's root."""
         return f"{self.step.pipeline}/{self.step.name}/{short_digest(self.digest)}"

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.commands import page
+from slipway.infra.features import parts
 from slipway.infra.pipelines.contract import AnyPipeline, PipelineSettings
 from slipway.infra.pipelines.discovery import declared_steps, pipeline
 from slipway.infra.platform_output import Resolve
@@ -17,7 +18,6 @@ from slipway.infra.settings.checks import (
     cluster_runs,
     inputs,
     kueue,
-    limits,
     pipelines,
     places,
     stack,
@@ -46,10 +46,10 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     kueue.check_kueue,
     steps.check_admission,
     stack.check_metrics,
-    limits.check,
     apps.check_ingress,
     stack.check_secrets,
     stack.check,
+    *parts("checks", "check"),
 )
 """Those that hold on every cloud."""
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 
 from slipway.infra.clouds.registry import Cluster, Store
 from slipway.infra.commands import page
+from slipway.infra.features import features
 from slipway.infra.pipelines.contract import PipelineSettings, PodSettings
 from slipway.infra.pipelines.images import CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident
@@ -22,7 +23,6 @@ from slipway.infra.schema.base import (
     Cidr,
     Cpu,
     Duration,
-    Float,
     Int,
     Labels,
     Memory,
@@ -296,34 +296,6 @@ class EgressSettings(Model):
         ]
 
 
-BUDGET = "budget"
-
-
-class Budget(Model):
-    """US dollars at list prices for the nodes of pipelines' steps, from the boot of a node until it is gone. Where
-    they are spent, the program of each pod is told to end, as when a node is taken away, and its Job fails with
-    exit code 21. Checkpoints stay, and an update with a higher budget goes on. What is not a step costs beside it.
-    """
-
-    run: Float | None = Field(
-        default=None,
-        ge=0,
-        description="Dollars for one run: what made the results that an `up` declares, earlier tries included, or "
-        "those of one run by the clock.",
-    )
-    month: Float | None = Field(
-        default=None,
-        ge=0,
-        description="Dollars for all runs of the stack in a calendar month, which begins by UTC.",
-    )
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if self.run is None and self.month is None:
-            raise refuse("it limits nothing", "write `run`, `month` or both, in US dollars")
-        return self
-
-
 class Rehearsal(Model):
     """What rehearsals alone use.
 
@@ -345,7 +317,7 @@ class Rehearsal(Model):
     )
 
 
-class Settings(Model):
+class _Settings(Model):
     """One stack, as its file declares it."""
 
     removed: ClassVar[Mapping[str, Removed]] = {
@@ -382,11 +354,6 @@ class Settings(Model):
         default=None,
         description="What is measured of Jobs, and who reads it. Switched on or off, all Jobs start again, "
         "and find their results.",
-    )
-    budget: Budget | None = Field(
-        default=None,
-        description="What the nodes of runs may cost. Set for the first time, all Jobs start again, and find "
-        "their results; later changes reach running pods within two minutes.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],
@@ -438,6 +405,15 @@ class Settings(Model):
             return None
         pool = self.registry.pool
         return next((name for name, cluster in self.clusters.items() if pool in cluster.pools), None)
+
+
+SECTIONS: Mapping[str, Any] = {key: value for feature in features() for key, value in feature.sections.items()}
+"""The sections that features have, each with its type and field."""
+
+if TYPE_CHECKING:
+    Settings = _Settings
+else:
+    Settings = create_model("Settings", __base__=_Settings, __doc__=_Settings.__doc__, **SECTIONS)
 
 
 def model_of(values: Mapping[str, Any]) -> type[Settings]:

@@ -28,7 +28,7 @@ from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings import pipelines as references
 from slipway.infra.settings.model import (
-    Budget,
+    SECTIONS,
     EgressSettings,
     KueueSettings,
     MetricsSettings,
@@ -77,7 +77,6 @@ class Draft(Model):
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])
     kueue: KueueSettings | None = None
     metrics: MetricsSettings | None = None
-    budget: Budget | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
     registry: RegistrySettings | None = None
@@ -171,7 +170,7 @@ def _draft_of(model: type[Settings]) -> type[Draft]:
     """`Draft` with the pipelines of ``model``."""
     field = model.model_fields["pipelines"]
     section: Any = Annotated[(field.annotation, *field.metadata)]
-    return create_model("Draft", __base__=Draft, pipelines=(section, Field(default_factory=dict)))
+    return create_model("Draft", __base__=Draft, pipelines=(section, Field(default_factory=dict)), **SECTIONS)
 
 
 def _pool_names(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.infra.clouds.gcp.emulator import Emulator
 from slipway.infra.kubernetes.cluster.api_access import RUNNER
-from slipway.infra.kubernetes.labels import LIMITS_FILE, PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
+from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.kubernetes.run import TESTER
 from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
@@ -453,7 +453,7 @@ def test_a_failure_is_noted_of_a_job_and_of_its_mover_by_whoever_let_it_run(in_c
 def test_what_a_place_costs_is_told_by_its_pool_and_noted_by_its_pods() -> None:
     moved = declared(PLACES, preview=True, changes={"budget": {"run": 1000}})
     maps = [map_.inputs.get("data", {}) for map_ in moved.of(CONFIG_MAP)]
-    (limits,) = (data[LIMITS_FILE] for data in maps if LIMITS_FILE in data)
+    (limits,) = (data["limits.json"] for data in maps if "limits.json" in data)
     told = json.loads(limits)["prices"]["mnist.train"]
     assert told.keys() == {place["pool"] for place in plan(moved)["places"]}
     assert told["train-spot"]["dollars"] < told["train"]["dollars"] < told["predict"]["dollars"]

@@ -16,6 +16,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.features import added
 from slipway.infra.kubernetes.cluster.api_access import KUBERNETES_API, RUNNER, SERVICE_ACCOUNT, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import (
@@ -35,7 +36,6 @@ from slipway.infra.kubernetes.labels import (
     step_labels,
 )
 from slipway.infra.kubernetes.places.jobs import MovedStepArgs, PlaceJobs, declare_places
-from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import bundle_map, template
 from slipway.infra.kubernetes.run import HELD, Run, plan
 from slipway.infra.kubernetes.schedules.cluster_run import Attempts, declare_notes
@@ -99,7 +99,7 @@ class MovedStep(StepJob):
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=[""], resources=["configmaps"], resource_names=[notes], verbs=["get", "patch"]
                 ),
-                *limits_rules([run]),
+                *added("declared", "starter_rules", [run]),
                 # What it waits for, which `pulumi up` then shows.
                 k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["events"], verbs=["create"]),
             ],
@@ -322,7 +322,7 @@ def _rules(plan_map: str, jobs: Iterable[str], workspace: Workspace) -> list[k8s
     return [
         *([workloads] if workspace.queue else []),
         rule(api_groups=["batch"], resources=["jobs"], resource_names=sorted(jobs), verbs=["get", "patch"]),
-        rule(api_groups=[""], resources=["pods", "events"], verbs=["list"]),
+        rule(api_groups=[""], resources=["declared", "events"], verbs=["list"]),
         rule(api_groups=[""], resources=["configmaps"], resource_names=[plan_map], verbs=["get"]),
     ]
 
@@ -337,7 +337,7 @@ def _mover(args: MovedStepArgs) -> Step:
         args.workspace,
         [
             *("--plan", args.account, "--notes", notes, "--store", "{store}"),
-            *limits_flags([args.run]),
+            *added("declared", "starter_flags", [args.run]),
             *(["--orders", f"{{store}}/{args.orders}"] if args.orders else []),
         ],
     )

@@ -10,9 +10,9 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.features import added
 from slipway.infra.kubernetes.labels import MEASURED, step_labels
 from slipway.infra.kubernetes.pods import caches
-from slipway.infra.kubernetes.pods import limits as limits_of
 from slipway.infra.kubernetes.pods.node_group import fast_network, one_a_node
 from slipway.infra.kubernetes.pods.program_mounts import (
     data_place,
@@ -26,6 +26,7 @@ from slipway.infra.kubernetes.run import FOLDERS as MAKER
 from slipway.infra.kubernetes.run import (
     HOLD,
     JOB_NAME_VARIABLE,
+    MEASURE,
     STARTER,
     TESTER,
     UNPACKER,
@@ -51,7 +52,7 @@ from slipway.infra.placed import (
 )
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from slipway.infra.schema.quantities import cpu_quantity, size_quantity
+from slipway.infra.schema.quantities import cpu_quantity, seconds, size_quantity
 
 GRACE_PERIOD = 25
 """Seconds between SIGTERM and SIGKILL. A Spot VM is gone 30 s after its notice, of which GKE's kubelet leaves pods
@@ -313,7 +314,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         mounts.append(mount("code", UNPACKED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
-    mounts.extend(limits_of.mounts(run))
+    mounts.extend(added("declared", "mounts", run))
     mounts.extend(of_data(step, step.platform.store.volume.name))
     mounts.extend(of_program(run, step.platform.store.volume.name, "tmp"))
     if step.shared_memory:
@@ -339,7 +340,7 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
         mounts=mounts,
         before=[
             *_holding(run),
-            *limits_of.measuring(run, STORE, usage_folder(run)),
+            *_measuring(run),
             *_testing(run),
         ],
         port=run.usage.port if run.usage else 0,
@@ -349,6 +350,24 @@ def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.
 def usage_folder(run: Run) -> str:
     """The folder below the store's root in which the pods of ``run`` keep what they use."""
     return f"{USAGE}/{run.path}"
+
+
+def _measuring(run: Run) -> list[str]:
+    """The command that measures the step's program, which follows it; empty where the step is not measured."""
+    usage, step = run.usage, run.step
+    if usage is None:
+        return []
+    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--pool", step.pool.name]
+    words += ["--gpus", str(step.requests.gpus)]
+    if step.uses_store:
+        words += ["--file", f"{STORE}/{usage_folder(run)}/{{index}}.json"]
+    if usage.port:
+        words += ["--port", str(usage.port)]
+    words += added("declared", "arguments", run)
+    if step.idle:
+        words += ["--idle-for", str(seconds(step.idle.after)), "--idle-then", step.idle.then]
+    below = step.idle.below if step.idle else usage.idle_below
+    return [*words, "--idle-below", str(below), "--idle-share", str(usage.idle_share), "--"]
 
 
 def _holding(run: Run) -> list[str]:
@@ -528,7 +547,7 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
         volumes += [empty("code", scratch), *run.archive.volumes.values()]
     if step.uses_store:
         volumes.append(step.platform.store.volume)
-    volumes.extend(limits_of.volumes(run))
+    volumes.extend(added("declared", "volumes", run))
     volumes.extend(data_volumes(step))
     if step.shared_memory:
         volumes.append(empty(SHARED_MEMORY, step.shared_memory, medium="Memory"))

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.features import added
 from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored
 from slipway.infra.kubernetes.labels import step_labels
-from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import bundle_map, template
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.shipping.bundle import config_map
@@ -189,7 +189,7 @@ def _rules(jobs: Sequence[StepJob]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
             resource_names=[f"{CLUSTER_RUN}-attempts"],
             verbs=["get", "patch"],
         ),
-        *limits_rules(job.run for job in jobs),
+        *added("declared", "starter_rules", [job.run for job in jobs]),
     ]
 
 
@@ -213,7 +213,7 @@ def _step(args: ClusterRunArgs) -> Step:
         [
             *("--namespace", args.workspace.namespace),
             *("--jobs", CLUSTER_RUN, "--attempts", f"{CLUSTER_RUN}-attempts"),
-            *limits_flags(job.run for job in args.jobs),
+            *added("declared", "starter_flags", [job.run for job in args.jobs]),
         ],
         image=args.image,
         platform=platform,

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.infra.features import added
 from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
-from slipway.infra.kubernetes.pods.limits import limits_flags, limits_rules
 from slipway.infra.kubernetes.pods.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import Run, plan
 from slipway.infra.kubernetes.schedules.admission import admit_only
@@ -180,7 +180,7 @@ def _pod(run: Run, workspace: Workspace) -> dict[str, Any]:
 
 
 def _rules(called: str, args: PipelineScheduleArgs) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-    limits = limits_rules(job.run for job in args.jobs)
+    limits = added("declared", "starter_rules", [job.run for job in args.jobs])
     notifies = args.webhook is not None and not limits
     return [
         k8s.rbac.v1.PolicyRuleArgs(api_groups=["batch"], resources=["jobs"], verbs=["create", "get", "list"]),
@@ -210,7 +210,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
         [
             *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
             *behind,
-            *limits_flags(job.run for job in args.jobs),
+            *added("declared", "starter_flags", [job.run for job in args.jobs]),
         ],
         image=args.image,
         platform=platform,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from slipway.features.budget.feature import Budget, section_of
 from slipway.infra.settings.loading import load
 from tests.support.refusals import Refusal, elsewhere, wrong
 from tests.support.stack_values import EXISTING, GCP, changed
@@ -35,6 +36,5 @@ def test_where_no_node_has_a_price_there_is_no_budget(refusal: Refusal) -> None:
 
 def test_a_budget_and_idle_gpus_are_read() -> None:
     settings = load(changed(GCP, {"budget": {"run": 40, "month": 900}, TRAIN: {"after": "12m", "then": "stop"}}))
-    assert settings.budget is not None
-    assert (settings.budget.run, settings.budget.month) == (40, 900)
-    assert load(changed(GCP, {"budget": {"run": 0}, "pipelines": {}})).budget is not None
+    assert section_of(settings) == Budget(run=40, month=900)
+    assert section_of(load(changed(GCP, {"budget": {"run": 0}, "pipelines": {}})))

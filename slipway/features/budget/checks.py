@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from slipway.features.budget.feature import KEY as BUDGET
+from slipway.features.budget.feature import Budget, section_of
 from slipway.infra.pipelines.contract import IDLE, StepSettings, placements
 from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.settings.checks.pipelines import pools_of
-from slipway.infra.settings.model import BUDGET
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, steps_if_any
 
@@ -17,16 +18,16 @@ LEAST_IDLE = 60
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the section `budget`, and `idle` of steps."""
     draft = reading.draft
-    if draft.budget is not None:
-        yield from _budget(draft)
+    if budget := section_of(draft):
+        yield from _budget(budget, draft)
     yield from _idle(draft)
 
 
-def _budget(draft: Draft) -> Iterator[Finding]:
-    budget, metrics = draft.budget, draft.metrics
-    assert budget is not None
+def _budget(budget: Budget, draft: Draft) -> Iterator[Finding]:
+    steps = {name: steps_if_any(name, settings) for name, settings in draft.pipelines.items()}
+    running = [name for name in steps if steps[name]]
     for key in ("run", "month"):
-        if getattr(budget, key) == 0 and (running := _pipelines(draft)):
+        if getattr(budget, key) == 0 and running:
             yield Finding(
                 (BUDGET, key),
                 0,
@@ -34,10 +35,10 @@ def _budget(draft: Draft) -> Iterator[Finding]:
                 "write how many US dollars their nodes may cost, or leave the pipelines out",
                 read=((KEY,),),
             )
-    if metrics is not None and not metrics.usage:
+    if draft.metrics is not None and not draft.metrics.usage:
         yield _unmeasured((BUDGET,))
-    names = {pool for name in draft.pipelines for pool in _pools(name, draft)}
-    clusters = {str(pools_of(draft)[pool][0][1]) for pool in names if pool in pools_of(draft)}
+    names = {on.pool for name in running for step in steps[name] for _, on in step.placed_by.on_pools}
+    clusters = {str(at[1]) for pool, (at, _) in pools_of(draft).items() if pool in names}
     if clusters and not any(draft.clusters[name].has_list_prices for name in clusters):
         yield Finding(
             (BUDGET,),
@@ -47,15 +48,6 @@ def _budget(draft: Draft) -> Iterator[Finding]:
             "remove it, and limit steps by `time_limit`",
             read=(("clusters",), (KEY,)),
         )
-
-
-def _pipelines(draft: Draft) -> list[str]:
-    return [name for name, settings in draft.pipelines.items() if steps_if_any(name, settings)]
-
-
-def _pools(name: str, draft: Draft) -> Iterator[str]:
-    for step in steps_if_any(name, draft.pipelines[name]):
-        yield from (on.pool for _, on in step.placed_by.on_pools)
 
 
 def _idle(draft: Draft) -> Iterator[Finding]:

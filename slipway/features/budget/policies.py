@@ -14,14 +14,14 @@ from slipway.evaluated.phrasing import money
 from slipway.evaluated.places import is_moved
 from slipway.evaluated.schedule import JobDuration
 from slipway.evaluated.workloads import CRON_JOB
-from slipway.infra.kubernetes.labels import LIMITS, LIMITS_FILE, USAGE_ANNOTATION
+from slipway.features.budget.feature import KEY, LIMITS, LIMITS_FILE, Budget
+from slipway.infra.kubernetes.labels import USAGE_ANNOTATION
 from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.stack import CONFIG_MAP, JOB, Stack, at, mapping, strings, text
 from slipway.infra.schema.cron import times_a_month
 from slipway.infra.schema.problems import listed
-from slipway.infra.settings.model import BUDGET, Budget
 
-SECTION = f"slipway:{BUDGET}"
+SECTION = f"slipway:{KEY}"
 
 NO_TIME = JobDuration(0.0, "rehearsed")
 """How long a program takes at least. Its node boots for it all the same, pulls the image, and is kept."""
@@ -131,7 +131,7 @@ def _is_counted(properties: Mapping[str, Any]) -> bool:
 
 
 POLICIES = policies_of(
-    Path(__file__).with_name("policies.toml"),
+    Path(__file__).parent / "data" / "policies.toml",
     {
         "budget-too-small": _find_too_small,
         "budget-may-end-run": _find_may_end,

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pulumi
 import pytest
 
+from slipway.features.budget import declared
+from slipway.features.budget.feature import Budget
 from slipway.infra.kubernetes.job import StepJob
-from slipway.infra.kubernetes.pods.limits import Spending
 from slipway.infra.pulumi_cli import CliError
-from slipway.infra.stack import spent_budget
 
 RUN, OTHER = "mnist/train/0123456789", "mnist/train/abcdef0123"
 SAID = (
@@ -37,35 +37,35 @@ class State:
         ]
 
 
-def check(spending: Spending, state: Any, *, preview: bool = False, held: bool = False) -> None:
-    run = SimpleNamespace(path=RUN, is_limited=True)
-    job = SimpleNamespace(run=run, job_name="mnist-train-0123456789", held=held)
-    spent_budget.check(spending, {"mnist-train": cast("StepJob", job)}, state, preview=preview)
+def check(budget: Budget | None, state: Any, *, preview: bool = False, held: bool = False) -> None:
+    run = SimpleNamespace(path=RUN, step=SimpleNamespace(uses_store=True), usage=SimpleNamespace(limited=True))
+    job = cast("StepJob", SimpleNamespace(run=run, job_name="mnist-train-0123456789", held=held))
+    declared.check_update(SimpleNamespace(budget=budget), {"mnist-train": job}, state, preview=preview)
 
 
 @pytest.mark.parametrize("limit", [40.0, 40.02, 10.0])
 def test_an_update_is_refused_while_the_budget_of_its_run_is_not_raised(limit: float) -> None:
     with pytest.raises(pulumi.RunError, match=r"40\.02"):
-        check(Spending(run=limit), State())
+        check(Budget(run=limit), State())
 
 
 @pytest.mark.parametrize(
-    ("spending", "state"),
+    ("budget", "state"),
     [
-        (Spending(run=40.03), State()),
-        (Spending(), State()),
-        (Spending(month=1.0), State()),
+        (Budget(run=40.03), State()),
+        (None, State()),
+        (Budget(month=1.0), State()),
         # Another code or another input: what the earlier result cost is no part of this run.
-        (Spending(run=40.0), State(runs=(OTHER,))),
-        (Spending(run=40.0), State(name="mnist-train-abcdef0123")),
-        (Spending(run=40.0), State(words="Job has failed: error: no data (exit code 4)")),
-        (Spending(run=40.0), State(words="its GPU held 12 min idle, below 5 %, $1.10 (exit code 22)")),
+        (Budget(run=40.0), State(runs=(OTHER,))),
+        (Budget(run=40.0), State(name="mnist-train-abcdef0123")),
+        (Budget(run=40.0), State(words="Job has failed: error: no data (exit code 4)")),
+        (Budget(run=40.0), State(words="its GPU held 12 min idle, below 5 %, $1.10 (exit code 22)")),
     ],
 )
 def test_an_update_goes_on_where_the_budget_is_raised_or_another_run_spent_it(
-    spending: Spending, state: State
+    budget: Budget | None, state: State
 ) -> None:
-    check(spending, state)
+    check(budget, state)
 
 
 def test_a_month_is_over_with_the_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,24 +73,24 @@ def test_a_month_is_over_with_the_calendar(monkeypatch: pytest.MonkeyPatch) -> N
         "the nodes of 2026-11 so far cost $900.10, until they are gone, and `slipway:budget.month` is $900.00"
     )
     for now, refused in ((1795705200.0, True), (1796083200.0, False)):
-        monkeypatch.setattr(spent_budget.time, "time", lambda now=now: now)
+        monkeypatch.setattr(declared.time, "time", lambda now=now: now)
         if refused:
             with pytest.raises(pulumi.RunError, match=r"budget\.month"):
-                check(Spending(month=900.0), state)
+                check(Budget(month=900.0), state)
         else:
-            check(Spending(month=900.0), state)
+            check(Budget(month=900.0), state)
 
 
 def test_a_preview_warns_and_what_is_not_known_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", said.append)
-    check(Spending(run=40.0), State(), preview=True)
+    check(Budget(run=40.0), State(), preview=True)
     assert "40.02" in said[0]
     # The cluster looks after those that `up` does not wait for.
-    check(Spending(run=40.0), State(), held=True)
+    check(Budget(run=40.0), State(), held=True)
 
     def unknown() -> Sequence[Mapping[str, Any]]:
         raise CliError("no state")
 
-    check(Spending(run=40.0), unknown)
+    check(Budget(run=40.0), unknown)
     assert len(said) == 1

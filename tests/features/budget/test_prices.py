@@ -8,11 +8,11 @@ import pytest
 
 from slipway.command.watch.plan import plan_of
 from slipway.evaluated.workloads import node_rate
+from slipway.features.budget.feature import LIMITS_FILE
 from slipway.infra.clouds.aws.review import charges as aws
 from slipway.infra.clouds.aws.settings import AwsCluster
 from slipway.infra.clouds.gcp.review import charges as gcp
 from slipway.infra.clouds.gcp.settings import GcpCluster
-from slipway.infra.kubernetes.labels import LIMITS_FILE
 from slipway.infra.platform import Rate
 from slipway.infra.review.stack import Stack, at, mapping
 from tests.support.checkout import ROOT
