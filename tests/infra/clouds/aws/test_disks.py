@@ -15,7 +15,7 @@ from slipway.infra.clouds.aws.platforms import platforms
 from slipway.infra.review.stack import Stack
 from slipway.infra.settings.loading import load
 from tests.support.checkout import ROOT
-from tests.support.clouds.aws import ADDON, ASSOCIATION, ATTACHMENT, NODE_GROUP, RELEASE, declare, raw
+from tests.support.clouds.aws import ADDON, ASSOCIATION, NODE_GROUP, RELEASE, raw
 from tests.support.json_server import serving
 from tests.support.previewing import previewed
 from tests.support.recording import Recording, record
@@ -23,41 +23,11 @@ from tests.support.recording import Recording, record
 CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 SET = "kubernetes:apps/v1:StatefulSet"
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
-NAMESPACE = "kubernetes:core/v1:Namespace"
 
 
 def with_services() -> Recording:
     request = replace(load(raw()).request, has_services=True)
     return record(lambda: platforms(request), {}, preview=False, emulators=[AwsEmulator(request)])
-
-
-def test_a_stack_with_services_brings_the_driver_of_disks_and_their_class() -> None:
-    recording = with_services()
-    addon = next(
-        resource for resource in recording.of(ADDON) if resource.inputs["addonName"] == "aws-ebs-csi-driver"
-    )
-    made = recording.one(CLASS)
-    assert made.inputs["provisioner"] == "ebs.csi.aws.com"
-    assert made.inputs["parameters"] == {"type": "gp3", "encrypted": "true"}
-    assert made.inputs["volumeBindingMode"] == "WaitForFirstConsumer"
-    assert addon.urn in made.dependencies
-    assert recording.result["dev"].volume_class == made.inputs["metadata"]["name"]
-
-
-@pytest.mark.slow
-def test_the_driver_alone_may_create_disks() -> None:
-    recording = with_services()
-    (attached,) = [resource for resource in recording.of(ATTACHMENT) if "EBSCSI" in resource.inputs["policyArn"]]
-    assert attached.inputs["policyArn"] == "arn:aws:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
-    accounts = {resource.inputs["serviceAccount"] for resource in recording.of(ASSOCIATION)}
-    assert "ebs-csi-controller-sa" in accounts
-
-
-def test_a_stack_without_services_has_neither() -> None:
-    recording = declare(load(raw()))
-    assert recording.of(CLASS) == []
-    assert "aws-ebs-csi-driver" not in {resource.inputs["addonName"] for resource in recording.of(ADDON)}
-    assert recording.result["dev"].volume_class is None
 
 
 def before(stack: Stack, urn: str) -> set[str]:

@@ -1,8 +1,6 @@
 """Clusters on GKE Autopilot: what Pulumi is told of them, and what their pods are sent to."""
 
-import copy
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,24 +14,8 @@ from slipway.infra.platform import Pool, Resources
 from slipway.infra.settings.loading import load
 from tests.support.clouds.autopilot import STACK
 from tests.support.clouds.emulation import nodes_of
-from tests.support.clouds.gcp import CLUSTER, NODE_POOL, declare
+from tests.support.clouds.gcp import declare
 from tests.support.recording import Recording
-from tests.support.stack_values import changed
-
-CONFLICTING = {
-    "initialNodeCount",
-    "nodeConfig",
-    "nodePools",
-    "nodePoolDefaults",
-    "removeDefaultNodePool",
-    "defaultMaxPodsPerNode",
-    "enableShieldedNodes",
-    "enableIntranodeVisibility",
-    "networkPolicy",
-    "workloadIdentityConfig",
-    "addonsConfig",
-}
-"""What the provider refuses beside `enable_autopilot`, or what Autopilot has on and does not change."""
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +26,6 @@ def recording() -> Recording:
 def pools(recording: Recording) -> Mapping[str, Pool]:
     pool_: Mapping[str, Pool] = recording.result["batch"].pools
     return pool_
-
-
-def test_a_cluster_on_autopilot_is_told_nothing_that_conflicts_with_it(recording: Recording) -> None:
-    inputs = recording.one(CLUSTER).inputs
-    assert inputs["enableAutopilot"] is True
-    assert not inputs.keys() & CONFLICTING
-    assert inputs["clusterAutoscaling"].keys() == {"autoProvisioningDefaults"}
-    assert inputs["privateClusterConfig"]["enablePrivateNodes"] is True
-    assert not [resource for resource in recording.resources if resource.type == NODE_POOL]
-
-
-def test_its_nodes_have_the_account_of_the_stack(recording: Recording) -> None:
-    account = recording.one(CLUSTER).inputs["clusterAutoscaling"]["autoProvisioningDefaults"]["serviceAccount"]
-    assert account == "slipway-test-nodes@a-project.iam.gserviceaccount.com"
 
 
 SELECTORS = {
@@ -73,29 +41,6 @@ SELECTORS = {
 }
 
 
-def test_a_pool_is_a_way_to_ask_for_nodes(recording: Recording) -> None:
-    pool_ = pools(recording)
-    assert {name: dict(pool.selector) for name, pool in pool_.items()} == SELECTORS
-    assert {name: [taint.key for taint in pool.taints] for name, pool in pool_.items()} == {
-        "cpu": [],
-        "spot": ["cloud.google.com/gke-spot"],
-        "scale-out": ["cloud.google.com/compute-class"],
-        "n2": ["cloud.google.com/compute-class"],
-        "t4": ["nvidia.com/gpu", "cloud.google.com/gke-spot"],
-    }
-    assert {name for name, pool in pool_.items() if pool.movable} == {"spot", "t4"}
-    assert {name: pool.max_nodes for name, pool in pool_.items()} == {
-        "cpu": 10,
-        "spot": 10,
-        "scale-out": 10,
-        "n2": 10,
-        "t4": 1,
-    }
-    assert pool_["t4"].accelerator == "nvidia-tesla-t4"
-    assert pool_["t4"].allocatable.gpus == 1
-    assert pool_["cpu"].allocatable == Resources(30_000, 110 * 1024, 10 * 1024)
-
-
 def test_nodes_come_as_pods_ask_for_them(recording: Recording) -> None:
     nodes = nodes_of(recording)
     assert nodes.keys() == SELECTORS.keys()
@@ -109,38 +54,6 @@ def test_nodes_come_as_pods_ask_for_them(recording: Recording) -> None:
         pool_ = {other for other, node in nodes.items() if pool.selector.items() <= node.labels.items()}
         # Pods of no class are on nodes without a taint alone, since they tolerate none.
         assert (pool_ if pool.selector else pool_ & untainted) == ({name} if name != "spot" else {"spot", "t4"})
-
-
-def test_most_pods_and_gpus_are_the_files() -> None:
-    values = {"clusters.batch.pools.spot.most_pods": 40, "clusters.batch.pools.t4.gpus": 2}
-    made = pools(declare(load(changed(STACK, values))))
-    assert made["spot"].max_nodes == 40
-    assert made["t4"].allocatable.gpus == 2
-
-
-def test_clusters_of_both_modes_are_in_one_stack() -> None:
-    values = copy.deepcopy(dict(STACK))
-    values["clusters"]["fixed"] = {
-        "cloud": "gcp",
-        "location": "us-west4-a",
-        "pools": {"fixed": {"machine_type": "e2-standard-4"}},
-        "network": {
-            "nodes_cidr": "10.32.0.0/20",
-            "pods_cidr": "10.36.0.0/14",
-            "services_cidr": "10.40.0.0/20",
-            "control_plane_cidr": "172.16.0.16/28",
-        },
-    }
-    recording = declare(load(values))
-    limits = {name: made.store.pod_annotations["gke-gcsfuse/cpu-limit"] for name, made in recording.result.items()}
-    assert limits == {"batch": "250m", "fixed": "0"}, "Autopilot's webhook takes no sidecar without a limit"
-    inputs = {resource.name: resource.inputs for resource in recording.resources if resource.type == CLUSTER}
-    assert {name: bool(input.get("enableAutopilot")) for name, input in inputs.items()} == {
-        "batch": True,
-        "fixed": False,
-    }
-    assert [resource.name for resource in recording.resources if resource.type == NODE_POOL] == ["fixed-fixed"]
-    assert recording.result["fixed"].pools["fixed"].requests is None
 
 
 WAYS = st.builds(
@@ -207,18 +120,3 @@ def test_a_mount_of_cloud_storage_takes_half_the_scratch_space() -> None:
     most = autopilot.most(Way())
     assert most
     assert most.ephemeral_storage - GCS_FUSE_SIDECAR.ephemeral_storage == 5 * 1024
-
-
-def test_standard_clusters_are_told_what_they_were(recording: Recording) -> None:
-    del recording
-    values: dict[str, Any] = changed(STACK, {})
-    values["clusters"]["batch"] = {
-        "cloud": "gcp",
-        "mode": "standard",
-        "location": "us-central1",
-        "pools": {name: {"machine_type": "e2-standard-4"} for name in ("cpu", "spot")}
-        | {"t4": {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1}},
-    }
-    inputs = declare(load(values)).one(CLUSTER).inputs
-    assert "enableAutopilot" not in inputs
-    assert inputs["clusterAutoscaling"] == {"enabled": False, "autoscalingProfile": "OPTIMIZE_UTILIZATION"}

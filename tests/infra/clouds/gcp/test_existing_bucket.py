@@ -12,9 +12,8 @@ from slipway.evaluated.operations import compare_resources
 from slipway.infra.platform import Platform
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.clouds.gcp import BUCKET, declare, raw
+from tests.support.clouds.gcp import declare, raw
 from tests.support.previewing import previewed
-from tests.support.recording import Recording
 from tests.support.refusals import the_problem
 
 GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
@@ -29,16 +28,6 @@ def settings(**changes: Any) -> Settings:
     return load(values(**changes))
 
 
-def expression(grant: Any) -> str | None:
-    condition = grant.inputs.get("condition")
-    return str(condition["expression"]) if condition else None
-
-
-def grants(recording: Recording) -> dict[str, str | None]:
-    """The condition of each grant by its role."""
-    return {grant.inputs["role"]: expression(grant) for grant in recording.of(GRANT)}
-
-
 def test_a_whole_stack_has_no_bucket_and_destroy_leaves_that_one() -> None:
     stack = previewed("gcp-dev", {"store": STORE})
     resources = [resource for resource in stack.resources.values() if resource.type.startswith("gcp:storage/")]
@@ -47,28 +36,6 @@ def test_a_whole_stack_has_no_bucket_and_destroy_leaves_that_one() -> None:
     gone = compare_resources(stack, previewed("gcp-dev", {"store": {**STORE, "bucket": "other-data"}}))
     storage = [change for change in gone if change.resource.type.startswith("gcp:storage/")]
     assert {change.operation for change in storage} == {Operation.REPLACE}
-
-
-def test_pods_read_and_write_their_folder_and_list_names_alone_of_the_rest() -> None:
-    recording = declare(settings())
-    assert recording.of(BUCKET) == []
-    assert grants(recording) == {
-        "roles/storage.objectUser": (
-            'resource.name.startsWith("projects/_/buckets/team-data/objects/vision/slipway/")'
-        ),
-        "roles/storage.legacyBucketReader": None,
-    }
-    # The number is that of the clusters' project, whosever the bucket is.
-    (principal,) = {grant.inputs["member"] for grant in recording.of(GRANT)}
-    assert principal.startswith("principal://iam.googleapis.com/projects/999999999999/locations/global/")
-
-
-def test_pods_mount_the_folder_alone() -> None:
-    store = declare(settings()).result["dev"].store
-    attributes = store.volume.csi.volume_attributes
-    assert attributes["bucketName"] == "team-data"
-    assert "only-dir=vision/slipway" in attributes["mountOptions"].split(",")
-    assert store.reader == {"bucket": "team-data", "folder": "vision/slipway"}
 
 
 def test_results_are_read_from_the_folder() -> None:
@@ -84,22 +51,6 @@ def test_results_are_read_from_the_folder() -> None:
     assert (exports["text"], exports["url"]) == ("{}", "gs://team-data/vision/slipway")
     (call,) = [call for call in recording.calls if call.token.endswith(":getBucketObjectContent")]
     assert (call.arguments["bucket"], call.arguments["name"]) == ("team-data", "vision/slipway/mnist/metrics.json")
-
-
-def test_the_whole_bucket_is_asked_for_by_a_slash() -> None:
-    recording = declare(settings(store={"folder": "/"}))
-    assert grants(recording) == {"roles/storage.objectUser": None}
-    assert "only-dir" not in recording.result["dev"].store.volume.csi.volume_attributes["mountOptions"]
-
-
-def test_a_team_has_a_folder_of_the_folder() -> None:
-    recording = declare(settings(teams={"research": {"namespace": "research"}}))
-    research = recording.result["dev"].teams["research"].store
-    assert "only-dir=vision/slipway/research" in research.volume.csi.volume_attributes["mountOptions"].split(",")
-    expressions = [expression(grant) for grant in recording.of(GRANT) if "/ns/research/" in grant.inputs["member"]]
-    assert (
-        'resource.name.startsWith("projects/_/buckets/team-data/objects/vision/slipway/research/")' in expressions
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from slipway.evaluated.model import Operation
 from slipway.evaluated.operations import compare_resources
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
-from tests.support.clouds.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
+from tests.support.clouds.gcp import raw
 from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem
 
@@ -16,17 +16,6 @@ INSTANCE = "gcp:filestore/instance:Instance"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 STORE: dict[str, Any] = {"kind": "filestore", "location": "us-central1-a"}
-SECOND = {
-    "cloud": "gcp",
-    "location": "us-central1-b",
-    "network": {
-        "nodes_cidr": "10.32.0.0/20",
-        "pods_cidr": "10.36.0.0/14",
-        "services_cidr": "10.40.0.0/20",
-        "control_plane_cidr": "172.16.0.16/28",
-    },
-    "pools": {"other": CPU_POOL},
-}
 
 
 def values(*, protect: bool = False, second: dict[str, Any] | None = None, **store: Any) -> dict[str, Any]:
@@ -43,58 +32,10 @@ def settings(**changes: Any) -> Settings:
     return load(values(**changes))
 
 
-def test_the_stack_creates_the_instance_and_every_cluster_mounts_it() -> None:
-    recording = declare(settings(second=SECOND, size="2Ti"))
-    instance = recording.one(INSTANCE).inputs
-    assert (instance["fileShares"]["name"], instance["fileShares"]["capacityGb"]) == ("store", 2048)
-    assert (instance["tier"], instance["location"]) == ("BASIC_HDD", "us-central1-a")
-    volumes = recording.of(VOLUME)
-    assert len(volumes) == 2
-    for volume in volumes:
-        spec = volume.inputs["spec"]
-        assert spec["accessModes"] == ["ReadWriteMany"]
-        assert spec["csi"]["driver"] == "filestore.csi.storage.gke.io"
-        assert spec["csi"]["volumeHandle"] == "modeInstance/us-central1-a/slipway-test-store/store"
-        assert spec["csi"]["volumeAttributes"] == {"ip": "203.0.113.10", "volume": "store"}
-    claim = recording.result["dev"].store.claim
-    assert (claim.access_mode, claim.storage_class) == ("ReadWriteMany", "")
-    assert {resource.inputs["metadata"]["name"] for resource in volumes} == {"slipway-test-store"}
-
-
-def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:
-    instance = declare(settings(second=SECOND)).one(INSTANCE).inputs
-    assert instance["fileShares"]["nfsExportOptions"] == [
-        {"ipRanges": ["10.0.0.0/20", "10.32.0.0/20"], "accessMode": "READ_WRITE", "squashMode": "NO_ROOT_SQUASH"}
-    ]
-
-
 def test_a_larger_instance_leaves_the_claim_that_cannot_grow_as_it_is() -> None:
     changes = compare_resources(previewed("gcp-batch"), previewed("gcp-batch", {"store.size": "2Ti"}))
     operations = {change.resource.type: change.operation for change in changes if change.operation}
     assert operations == {INSTANCE: Operation.UPDATE, VOLUME: Operation.UPDATE}
-
-
-def test_nodes_get_the_driver_and_the_project_its_api_and_there_is_no_bucket() -> None:
-    recording = declare(settings())
-    addons = recording.one(CLUSTER).inputs["addonsConfig"]
-    assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": True}
-    services = {resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")}
-    assert "file.googleapis.com" in services
-    assert recording.of(BUCKET) == []
-
-
-def test_a_stack_with_a_bucket_has_nothing_of_filestore() -> None:
-    recording = declare(load(raw()))
-    assert "gcpFilestoreCsiDriverConfig" not in recording.one(CLUSTER).inputs["addonsConfig"]
-    assert "file.googleapis.com" not in {
-        resource.inputs["service"] for resource in recording.of("gcp:projects/service:Service")
-    }
-
-
-def test_a_protected_stack_keeps_its_files() -> None:
-    instance = declare(settings(protect=True)).one(INSTANCE)
-    assert instance.inputs["deletionProtectionEnabled"] is True
-    assert instance.protect
 
 
 SIZES: list[Case] = [

@@ -49,52 +49,6 @@ def on(recording: Recording, bucket: str) -> list[tuple[str, str]]:
     )
 
 
-def below(bucket: str, folder: str) -> str:
-    return f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/{folder}/")'
-
-
-def test_pods_read_their_folders_and_a_bucket_has_each_member_once() -> None:
-    recording = declare(
-        data_at("images", "gs://photos/train"),
-        data_at("labels", "gs://photos/labels"),
-        # Another pipeline's, of the same folder.
-        data_at("pictures", "gs://photos/train/"),
-        data_at("all", "gs://whole"),
-        data_at("part", "gs://whole/part"),
-        data_at("public", "gs://everyone/x", grants=False),
-    )
-    assert on(recording, "photos") == [
-        (LIST, ""),
-        (READ, below("photos", "labels")),
-        (READ, below("photos", "train")),
-    ]
-    assert on(recording, "whole") == [(READ, "")]
-    assert on(recording, "everyone") == []
-    titles = [grant.inputs["condition"]["title"] for grant in recording.of(GRANT) if grant.inputs.get("condition")]
-    assert len(set(titles)) == len(titles) == 2
-    members = {grant.inputs["member"] for grant in recording.of(GRANT)}
-    assert len(members) == 1
-    # Nothing of the stack waits for less than all grants.
-    ready = recording.result["dev"].ready
-    assert len([resource for resource in ready if resource.pulumi_resource_type == GRANT]) == 5
-
-
-def test_in_the_bucket_of_the_store_names_are_listed_already() -> None:
-    recording = declare(data_at("raw", "gs://team-data/raw"), store=EXISTING)
-    assert on(recording, "team-data") == [
-        (LIST, ""),
-        ("roles/storage.objectUser", below("team-data", "vision/slipway")),
-        (READ, below("team-data", "raw")),
-    ]
-
-
-def test_a_service_account_that_pods_impersonate_is_let_in() -> None:
-    store = {**EXISTING, "impersonation": {"projects": ["other-project"]}}
-    recording = declare(data_at("images", "gs://photos/train"), store=store)
-    members = {grant.inputs["member"] for grant in recording.of(GRANT)}
-    assert {member.partition(":")[0] for member in members} == {"serviceAccount"}
-
-
 def test_data_is_mounted_read_only_and_asked_for_once() -> None:
     platform = declare(data_at("images", "gs://photos/train")).result["dev"]
     csi = platform.input_volume(data_at("images", "gs://photos/train"), 0).csi
@@ -113,11 +67,6 @@ def test_data_is_mounted_read_only_and_asked_for_once() -> None:
     assert not any("file-cache" in option for option in options)
     assert {"file-cache:max-size-mb:5000", "file-cache:enable-parallel-downloads:true"} <= set(whole.split(","))
     assert grown.pod_annotations["gke-gcsfuse/cpu-limit"] == "0"
-
-
-def test_a_stack_without_inputs_has_the_grants_of_the_store_alone() -> None:
-    recording = declare(store=EXISTING)
-    assert {grant.inputs["bucket"] for grant in recording.of(GRANT)} == {"team-data"}
 
 
 @pytest.mark.parametrize(
