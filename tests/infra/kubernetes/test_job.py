@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
 from slipway.infra import places
@@ -16,11 +15,11 @@ from slipway.infra.kubernetes.run import plan
 from slipway.infra.pipelines.results import RESULTS as ANNOTATION
 from slipway.infra.pipelines.results import Number, Picture
 from slipway.infra.placed import Step
-from slipway.infra.platform import Resources, Taint
+from slipway.infra.platform import Resources
 from slipway.infra.review.stack import Resource
 from tests.support.failure_policies import action_for
 from tests.support.recording import Recording, record
-from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
+from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
 
 JOB = "kubernetes:batch/v1:Job"
@@ -161,36 +160,6 @@ def test_other_hardware_runs_a_step_again(root: Path) -> None:
     record(program, {}, preview=True)
 
 
-def test_every_mounted_config_map_is_declared_before_the_job(root: Path) -> None:
-    recording = run(chain, root)
-    maps = {resource.inputs["metadata"]["name"]: resource.urn for resource in recording.of(CONFIG_MAP)}
-    for job in recording.of(JOB):
-        mounted = [volume["configMap"]["name"] for volume in pod(job)["volumes"] if "configMap" in volume]
-        assert mounted
-        assert {maps[name] for name in mounted} <= recording.waits_for(job)
-
-
-def test_steps_wait_for_those_before_them_and_for_their_pool(root: Path) -> None:
-    def program_steps() -> list[Step]:
-        node_pool = pulumi.CustomResource("test:index:NodePool", "node-pool")
-        identity = pulumi.CustomResource("test:index:Identity", "identity")
-        here = platform(cpu_pool(), gpu_pool(resources=[node_pool]), ready=[identity])
-        prepare = step(here, name="prepare")
-        check = step(here, name="report")
-        return [step(here, "gpu", inputs={"prepare": prepare}, after=[check])]
-
-    recording = run(program_steps, root)
-    declared = jobs(recording)
-    waits = recording.waits_for(declared["digits-train"])
-    assert {declared["digits-prepare"].urn, declared["digits-report"].urn} <= waits
-    assert recording.one("test:index:NodePool").urn in waits
-    assert recording.one("test:index:NodePool").urn not in recording.waits_for(declared["digits-prepare"])
-    for job in declared.values():
-        assert recording.one("test:index:Identity").urn in recording.waits_for(job)
-        assert recording.one("kubernetes:core/v1:PersistentVolumeClaim").urn in recording.waits_for(job)
-    assert declared["digits-report"].urn not in recording.waits_for(declared["digits-prepare"])
-
-
 def test_a_step_that_only_has_to_succeed_first_does_not_make_others_run_again(root: Path) -> None:
     def after_report() -> list[Step]:
         here = platform()
@@ -201,20 +170,6 @@ def test_a_step_that_only_has_to_succeed_first_does_not_make_others_run_again(ro
     after = names(run(after_report, root))
     assert before["digits-report"] != after["digits-report"]
     assert before["digits-train"] == after["digits-train"]
-
-
-def test_a_job_is_what_the_engine_needs(root: Path) -> None:
-    recording = run(lambda: [step(platform())], root)
-    job = recording.one(JOB)
-    spec = job.inputs["spec"]
-    assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
-    assert job.delete_before_replace
-    assert spec["backoffLimit"] == 0
-    assert spec["template"]["spec"]["restartPolicy"] == "Never"
-    assert (spec["completions"], spec["parallelism"]) == (1, 1)
-    assert spec["activeDeadlineSeconds"] == 3600
-    assert int(job.create_timeout.removesuffix("s")) > spec["activeDeadlineSeconds"]
-    assert "ttlSecondsAfterFinished" not in spec
 
 
 @pytest.mark.parametrize(
@@ -266,89 +221,9 @@ def test_what_is_worth_showing_decides_no_result(root: Path) -> None:
     assert names(run(lambda: [step(platform(), results=RESULTS)], root)) == before
 
 
-def test_a_pod_tolerates_the_taints_of_its_pool_and_no_others(root: Path) -> None:
-    reserved = Taint("team", "vision", "NoExecute")
-
-    def program_steps() -> list[Step]:
-        here = platform(cpu_pool(), gpu_pool(taints=[GPU_TAINT, reserved]))
-        return [step(here, "gpu"), step(here, name="predict")]
-
-    declared = jobs(run(program_steps, root))
-    assert pod(declared["digits-train"])["tolerations"] == [
-        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
-        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoExecute"},
-    ]
-    assert pod(declared["digits-train"])["nodeSelector"] == {"pool": "gpu"}
-    assert not pod(declared["digits-predict"]).get("tolerations")
-
-
-def test_resources_are_asked_for_and_bounded_except_cpu(root: Path) -> None:
-    resources = Resources(cpu=1500, memory=2048, ephemeral_storage=1024, gpus=1)
-    container = pod(run(lambda: [step(platform(), "gpu", resources=resources)], root).one(JOB))["containers"][0]
-    assert container["resources"]["requests"] == {
-        "cpu": "1500m",
-        "memory": "2Gi",
-        "ephemeral-storage": "1Gi",
-        "nvidia.com/gpu": "1",
-    }
-    assert container["resources"]["limits"] == {
-        "memory": "2Gi",
-        "ephemeral-storage": "1Gi",
-        "nvidia.com/gpu": "1",
-    }
-
-
-@pytest.mark.parametrize(
-    ("gpus", "shm", "size"),
-    [(0, None, ""), (1, None, "2Gi"), (8, None, "2Gi"), (0, 512, "512Mi"), (1, 8192, "8Gi")],
-)
-def test_processes_with_gpus_share_half_of_their_memory_or_what_the_step_says(
-    root: Path, gpus: int, shm: int | None, size: str
-) -> None:
-    resources = Resources(cpu=1000, memory=4096, ephemeral_storage=1024, gpus=gpus)
-
-    def program_steps() -> list[Step]:
-        return [step(platform(cpu_pool(), gpu_pool(gpus=8)), "gpu", resources=resources, shm=shm)]
-
-    spec = pod(run(program_steps, root).one(JOB))
-    mounted = {
-        volume_mount["mountPath"]: volume_mount["name"] for volume_mount in spec["containers"][0]["volumeMounts"]
-    }
-    volumes = {volume["name"]: volume.get("emptyDir") for volume in spec["volumes"]}
-    assert volumes.get(mounted.get("/dev/shm")) == ({"medium": "Memory", "sizeLimit": size} if size else None)
-
-
-def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
-    def program_steps() -> list[Step]:
-        here = platform()
-        return [step(here), step(here, name="report", uses_store=False, arguments=[])]
-
-    declared = jobs(run(program_steps, root))
-    templates = {name: job.inputs["spec"]["template"] for name, job in declared.items()}
-    for name, uses in (("digits-train", True), ("digits-report", False)):
-        volumes = {volume["name"] for volume in templates[name]["spec"]["volumes"]}
-        mounts = {mount["mountPath"] for mount in templates[name]["spec"]["containers"][0]["volumeMounts"]}
-        assert ("store" in volumes, "/store" in mounts) == (uses, uses)
-        assert ("store.example/mount" in templates[name]["metadata"]["annotations"]) is uses
-
-
-def test_kubernetes_puts_no_variables_into_arguments(root: Path) -> None:
-    job = run(lambda: [step(platform(), arguments=["$(HOME)", "{{braces}}"])], root).one(JOB)
-    assert pod(job)["containers"][0]["args"] == ["$$(HOME)", "{braces}"]
-
-
 def test_long_names_still_fit_and_still_change_with_the_digest(root: Path) -> None:
     (before,) = names(run(lambda: [step(platform(), pipeline="p" * 60)], root)).values()
     (root / "work/train.py").write_text("#", encoding="utf-8")
     (after,) = names(run(lambda: [step(platform(), pipeline="p" * 60)], root)).values()
     assert len(before) <= 63
     assert before != after
-
-
-@pytest.mark.parametrize("user", [1000, None])
-def test_user_and_groups_are_left_to_a_cluster_that_assigns_them(user: int | None, root: Path) -> None:
-    recording = run(lambda: [step(replace(platform(), pod_user=user))], root)
-    context = recording.one(JOB).inputs["spec"]["template"]["spec"]["securityContext"]
-    assert [context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")] == [user, user, user]
-    assert context["runAsNonRoot"] is True
-    assert context["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -39,6 +39,7 @@ POOLS: Mapping[str, Mapping[str, Any]] = {
     "count": {**E2, "nodes": {"count": 2}},
     "none": {**E2, "nodes": {"count": 0}},
     "limits": {**E2, "nodes": {"min": 2, "max": 3}},
+    "gpu-limits": {**T4, "nodes": {"min": 1, "max": 3}},
     "total": {**T4, "nodes": {"total_max": 4}},
     "consolidated": {**T4, "consolidation_delay": "5m", "nodes": {"total_max": 1}, "labels": {"role": "t4"}},
     "zones": {**E2, "zones": ["us-central1-b"]},
