@@ -194,6 +194,15 @@ def misuse(block: ipaddress.IPv4Network, usable: Iterable[ipaddress.IPv4Network]
     return "addresses of the Internet, which pods could then not reach"
 
 
+def everywhere(networks: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The name of the network that is the whole Internet, no name where several are it together; else None."""
+    blocks = {name: ipaddress.IPv4Network(block) for name, block in networks.items()}
+    whole = ipaddress.IPv4Network("0.0.0.0/0")
+    if whole not in ipaddress.collapse_addresses(blocks.values()):
+        return None
+    return tuple(name for name, block in blocks.items() if block == whole)[:1]
+
+
 Labels = dict[str, str]
 
 

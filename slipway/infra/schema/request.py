@@ -6,9 +6,9 @@ from pathlib import Path as FilePath
 from typing import TypeVar
 
 from slipway.infra.platform import Data, Resources
-from slipway.infra.schema.base import ClusterSettings, StoreSettings, Team
+from slipway.infra.schema.base import ClusterSettings, Model, StoreSettings, Team
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from slipway.infra.schema.problems import Finding, Path
+from slipway.infra.schema.problems import Finding, Path, listed
 
 C = TypeVar("C", bound=ClusterSettings)
 
@@ -183,13 +183,28 @@ def has_room(node: Resources | None, step: Resources, beside: Resources = NOTHIN
     )
 
 
-def limit_findings(place: Path, limits: tuple[str, str], low: int | None, high: int | None) -> Iterator[Finding]:
-    """What is wrong with the fewest and the most nodes of a pool, two keys of the section at ``place``."""
-    least, most = limits
-    if low is not None and high is None:
-        reason = f"the autoscaler needs `{most}` as well"
-        fix = f"add `{most}`, or write `count: {low}`"
-        yield Finding((*place, least), low, reason, fix, read=((*place, most),))
-    elif low is not None and high is not None and low > high:
-        reason, fix = f"more than `{most}`, which is {high}", f"write `{least}: {high}` or less"
-        yield Finding((*place, least), low, reason, fix, read=((*place, most),))
+def node_count_findings(place: Path, nodes: Model) -> Iterator[Finding]:
+    """What is wrong with the section at ``place`` that says how many nodes a pool has."""
+    said: dict[str, int] = nodes.model_dump(exclude_none=True)
+    per_zone = [key for key in ("min", "max") if key in said]
+    total = [key for key in ("total_min", "total_max") if key in said]
+    here = {key: (*place, key) for key in type(nodes).model_fields}
+    if "count" in said and (limits := [*per_zone, *total]):
+        reason = f"a fixed number, and {listed(limits, 'and')} let the autoscaler choose"
+        read = tuple(here[key] for key in limits)
+        yield Finding(here["count"], said["count"], reason, "keep `count`, or the limits", read)
+    if per_zone and total:
+        counts = f"{listed(per_zone, 'and')} count them per zone; GKE takes one kind"
+        reason, fix = (
+            f"counts nodes over all zones, and {counts}",
+            "keep `min` and `max`, or `total_min` and `total_max`",
+        )
+        yield Finding(here[total[0]], said[total[0]], reason, fix, tuple(here[key] for key in per_zone))
+    for least, most in (("min", "max"), ("total_min", "total_max")):
+        low, high = said.get(least), said.get(most)
+        if low is not None and high is None:
+            fix = f"add `{most}`, or write `count: {low}`"
+            yield Finding(here[least], low, f"the autoscaler needs `{most}` as well", fix, (here[most],))
+        elif low is not None and high is not None and low > high:
+            reason, fix = f"more than `{most}`, which is {high}", f"write `{least}: {high}` or less"
+            yield Finding(here[least], low, reason, fix, (here[most],))

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path as File
 from typing import Any
 
 import pulumi
@@ -20,10 +21,13 @@ from slipway.infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from slipway.infra.clouds.existing.store import claim_name
 from slipway.infra.platform import GPU_RESOURCE, Taint
 from slipway.infra.review.stack import at, mappings, text
-from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, key_of, listed
+from slipway.infra.schema.problems import Finding, Path, Problem, key_of, listed
 from slipway.infra.schema.quantities import size_in_bytes
 from slipway.infra.schema.request import Request
+from slipway.infra.schema.rules import Section, rules_of
 from slipway.infra.schema.taints import as_taints
+
+RULES = rules_of(File(__file__).parent / "data" / "live_rules.toml")
 
 CONDITIONS = (
     "node.kubernetes.io/",
@@ -82,16 +86,16 @@ def check_nodes(
     """
     nodes = [_node(node, cluster) for node in objects]
     for key, pool in cluster.pools.items():
-        at: Path = ("clusters", name, "pools", key)
-        missing = list(_missing(at, pool, nodes))
+        here = Section(RULES["pool"], ("clusters", name, "pools", key), pool)
+        missing = list(_missing(here, pool, nodes))
         yield from missing
         if missing:
             continue
         chosen = [node for node in nodes if pool.selector.items() <= node.labels.items()]
         if chosen:
-            yield from _unusable(at, cluster, pool, chosen, warn or pulumi.log.warn)
+            yield from _unusable(here, cluster, pool, chosen, warn or pulumi.log.warn)
         elif not pool.autoscaled:
-            yield _no_match(at, pool, nodes)
+            yield _no_match(here, pool, nodes)
 
 
 def _node(node: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
@@ -128,19 +132,14 @@ def _node(node: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
     )
 
 
-def _missing(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+def _missing(here: Section, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
     names = [node.name for node in nodes]
     for index, wanted in enumerate(pool.label_nodes):
         if wanted not in names:
-            yield Finding(
-                (*at, "label_nodes", index),
-                wanted,
-                f"the cluster has no such node; its nodes: {_some(names)}",
-                "write names that `kubectl get nodes` shows",
-            )
+            yield here.found("no-such-node", index, nodes=_some(names))
 
 
-def _no_match(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
+def _no_match(here: Section, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
     """No node has all labels of the selector: names what the nodes have instead."""
     labels: list[str] = []
     for key, value in pool.selector.items():
@@ -149,20 +148,13 @@ def _no_match(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Findin
             labels.append(f"no node has a label `{key}`")
         elif value not in values:
             labels.append(f"the nodes have {_some([f'{key}={labelled}' for labelled in values])}")
-    reason = "; ".join(labels) or "each of the labels is on a node, and all of them on none"
-    return Finding(
-        (*at, "selector"),
-        pool.selector,
-        f"no node of the cluster has these labels, so that every pod would wait for its time limit: {reason}. "
-        f"The nodes: {_some([node.name for node in nodes])}",
-        "write labels that `kubectl get nodes --show-labels` shows, or label a node: `kubectl label node <name> "
-        f"{' '.join(f'{key}={value}' for key, value in pool.selector.items())}`. Where an autoscaler adds the "
-        "nodes, write `autoscaled: true` in the pool",
-    )
+    why = "; ".join(labels) or "each of the labels is on a node, and all of them on none"
+    wanted = " ".join(f"{key}={value}" for key, value in pool.selector.items())
+    return here.found("no-match", why=why, nodes=_some([node.name for node in nodes]), labels=wanted)
 
 
 def _unusable(
-    at: Path,
+    here: Section,
     cluster: ExistingCluster,
     pool: ExistingPool,
     chosen: Sequence[LiveNode],
@@ -173,45 +165,34 @@ def _unusable(
     if not usable:
         fewest = min(chosen, key=lambda node: len(lasting[node.name]))
         taints = sorted(lasting[fewest.name], key=lambda taint: taint.key)
+        said = [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None
+        names = listed(map(_spell, taints), "and")
         if fewest.marked:
-            yield Finding(
-                (*at, "taints"),
-                [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
-                f"this stack gave node `{fewest.name}` the taint {listed(map(_spell, taints), 'and')}, which goes "
-                "only at the end of the update, and until then no pod of the pool starts",
-                "for one update, leave `taint_nodes: true` and write `taints: []`; then remove `taint_nodes`",
-            )
+            yield here.found("own-taint", shown=said, node=fewest, taints=names)
             return
-        yield Finding(
-            (*at, "taints"),
-            [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
-            f"every node with these labels has a taint that the pool does not name, so that its pods would wait "
-            f"for their time limit; node `{fewest.name}`: {listed(map(_spell, taints), 'and')}",
-            "if steps may run there, list it under `taints`: "
-            + ", ".join(
-                f'`{{key: {taint.key}, value: "{taint.value}", effect: {taint.effect}}}`' for taint in taints
-            )
-            + "; otherwise select other nodes",
-        )
+        rows = [f'`{{key: {taint.key}, value: "{taint.value}", effect: {taint.effect}}}`' for taint in taints]
+        yield here.found("unnamed-taint", shown=said, node=fewest, taints=names, rows=", ".join(rows))
         return
-    yield from _short(at, cluster, pool, usable)
+    yield from _short(here, cluster, pool, usable)
     if pool.autoscaled:
         # Others come.
         return
     if all(node.refuses(pool) for node in usable):
         taints = sorted({_spell(taint) for node in usable for taint in node.refuses(pool)})
         warn(
-            f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
+            f"{key_of((*here.at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
             f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
         )
     elif len(usable) < pool.most_nodes:
         warn(
-            f"{key_of((*at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
+            f"{key_of((*here.at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
             f"{_some([node.name for node in usable])}. Steps on more nodes than that wait for the others."
         )
 
 
-def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+def _short(
+    here: Section, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequence[LiveNode]
+) -> Iterator[Finding]:
     """What no node of the pool has as much of as the file says."""
     claims = {
         "cpu": Fraction(pool.node().cpu, 1000),
@@ -225,43 +206,29 @@ def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequen
             most = max(amounts, key=lambda name: amounts[name])
             amount = amounts[most]
             text = f"{int(amount * 1000)}m" if key == "cpu" else f"{int(amount / 2**20)}Mi"
-            yield _too_large((*at, key), getattr(pool, key), most, text)
-    yield from _interconnect(at, pool, nodes)
+            yield here.found("too-large", key, amount=text, node=most)
+    yield from _interconnect(here, pool, nodes)
     # The stack's own device plugin has yet to start, and multiplies GPUs that are shared.
     if pool.gpus and not cluster.device_plugin.declare:
-        most = max(nodes, key=lambda node: node.allocatable.get(GPU_RESOURCE, Fraction(0)))
-        amount = int(most.allocatable.get(GPU_RESOURCE, 0))
-        if amount < pool.gpus:
-            if amount:
-                yield _too_large((*at, "gpus"), pool.gpus, most.name, str(amount))
-            else:
-                yield Finding(
-                    (*at, "gpus"),
-                    pool.gpus,
-                    f"no node of the pool offers `{GPU_RESOURCE}`, not even `{most.name}`: NVIDIA's device plugin "
-                    "does not run there, or finds no driver",
-                    "install the GPU Operator, or let the stack declare the plugin: `device_plugin: {declare: "
-                    "true}` in the cluster",
-                )
+        best = max(nodes, key=lambda node: node.allocatable.get(GPU_RESOURCE, Fraction(0)))
+        amount = int(best.allocatable.get(GPU_RESOURCE, 0))
+        if not amount:
+            yield here.found("no-gpus", resource=GPU_RESOURCE, node=best.name)
+        elif amount < pool.gpus:
+            yield here.found("too-large", "gpus", amount=amount, node=best.name)
 
 
-def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+def _interconnect(here: Section, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
     """Fewer devices of the network than each pod of a step with `nodes` asks for."""
     said = pool.interconnect
     if said is None or said.resource is None:
         return
-    place, resource = (*at, "interconnect"), said.resource
-    amounts = {node.name: int(node.allocatable.get(resource, 0)) for node in nodes}
+    amounts = {node.name: int(node.allocatable.get(said.resource, 0)) for node in nodes}
     most = max(amounts, key=lambda name: amounts[name])
-    if 0 < amounts[most] < said.count:
-        yield _too_large((*place, "count"), said.count, most, str(amounts[most]))
-    elif not amounts[most]:
-        yield Finding(
-            (*place, "resource"),
-            resource,
-            f"no node of the pool offers it, not even `{most}`: its device plugin does not run there",
-            "install the device plugin, or write the name that `kubectl describe node` shows under Allocatable",
-        )
+    if not amounts[most]:
+        yield here.found("no-device", node=most)
+    elif amounts[most] < said.count:
+        yield here.found("too-large", "interconnect", "count", amount=amounts[most], node=most)
 
 
 def check_runtime_classes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Finding]:
@@ -275,26 +242,8 @@ def check_runtime_classes(name: str, cluster: ExistingCluster, server: ApiServer
     known = [str(item["metadata"]["name"]) for item in server.all_of("node.k8s.io/v1", "RuntimeClass")]
     for key, runtime_class in named.items():
         if runtime_class not in known:
-            yield Finding(
-                ("clusters", name, "pools", key, "runtime_class"),
-                runtime_class,
-                # plugin/pkg/admission/runtimeclass/admission.go of Kubernetes, seen in November 2026.
-                "the cluster has no RuntimeClass of this name, and its API server creates no pod that names it; "
-                f"there is {_some(sorted(known))}",
-                did_you_mean(
-                    runtime_class, known, "write a name that `kubectl get runtimeclass` shows, or create it"
-                ),
-            )
-
-
-def _too_large(path: Path, value: object, node: str, amount: str) -> Finding:
-    return Finding(
-        path,
-        value,
-        f"no node of the pool has as much: the most is {amount}, on `{node}`, as `kubectl describe node {node}` "
-        "shows under Allocatable",
-        f"write {amount} or less",
-    )
+            here = Section(RULES["pool"], ("clusters", name, "pools", key), cluster.pools[key])
+            yield here.found("no-runtime-class", known=known, classes=_some(sorted(known)))
 
 
 def _lasting(taints: frozenset[Taint]) -> frozenset[Taint]:
@@ -353,22 +302,14 @@ def _check(server: ApiServer, wish: _WantedClaim, namespace: str) -> Iterator[Fi
     size = str(claim["spec"]["resources"]["requests"]["storage"])
     capacity = str(claim.get("status", {}).get("capacity", {}).get("storage") or size)
     wanted, old = size_in_bytes(wish.size), _bytes(size)
-    key = wish.at[-1]
     # A size whose growth failed may shrink again to anything above what the volume has (Kubernetes 1.34,
     # kubernetes.io/docs/concepts/storage/persistent-volumes, "Recovering from failure when expanding volumes").
+    here = Section(RULES["claim"], wish.at, None)
+    words: dict[str, Any] = {"claim": wish.name, "namespace": namespace, "key": wish.at[-1], "size": size}
     if wanted < old and wanted <= _bytes(capacity):
-        yield _refuse(
-            wish,
-            f"the claim `{wish.name}` in namespace `{namespace}` has {size}, and Kubernetes shrinks no volume",
-            f"write `{key}: {size}`",
-        )
+        yield here.found("smaller", shown=wish.size, **words)
     elif wanted > old and (reason := _why_fixed(server, claim)):
-        yield _refuse(
-            wish,
-            f"the claim `{wish.name}` in namespace `{namespace}` has {size} and cannot grow: {reason}",
-            f"write `{key}: {size}`, or have an administrator set `allowVolumeExpansion: true` on the class, if "
-            f"its driver can expand volumes{wish.other}",
-        )
+        yield here.found("larger", shown=wish.size, **words, why=reason, other=wish.other)
 
 
 def _why_fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
@@ -383,10 +324,6 @@ def _why_fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
         if class_.get("allowVolumeExpansion") is not True:
             return f"its StorageClass `{name}` does not set `allowVolumeExpansion`"
     return None
-
-
-def _refuse(wish: _WantedClaim, reason: str, fix: str) -> Finding:
-    return Finding(wish.at, wish.size, reason, fix)
 
 
 def _bytes(amount: str) -> Fraction:

@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path as File
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from slipway.infra.platform import Resources
 from slipway.infra.platform_output import ClusterFacts, PoolFacts, TeamAccess
-from slipway.infra.schema.base import ClusterSettings, refuse
-from slipway.infra.schema.problems import Finding
+from slipway.infra.schema.base import ClusterSettings, Model, refuse
+from slipway.infra.schema.problems import Finding, Path
 from slipway.infra.schema.request import Request
+from slipway.infra.schema.rules import Section, rules_of
 
 # As the Pulumi CLI takes names of organizations, projects and stacks
 # (github.com/pulumi/pulumi v3.260, sdk/go/common/tokens/names.go).
@@ -94,41 +96,23 @@ def check(request: Request) -> Iterator[Finding]:
     if not others:
         return
     first, reference = next(iter(others.items()))
+    words: dict[str, Any] = {"first": first, "stack": reference.stack}
     for name in request.clusters:
         if name not in others:
-            yield Finding(
-                ("clusters", name),
-                None,
-                f"`{first}` is a cluster of stack `{reference.stack}`, whose store a cluster of this stack's own "
-                "cannot mount, and all clusters of a stack share one store",
-                "give one of the two a stack of its own",
-            )
+            yield _section(("clusters", name)).found("own-cluster", **words)
     for name, cluster in others.items():
+        here = _section(("clusters", name), cluster)
         if cluster.stack != reference.stack:
-            yield Finding(
-                ("clusters", name, "stack"),
-                cluster.stack,
-                f"`{first}` is a cluster of stack `{reference.stack}`, and clusters of one stack share one store",
-                "give one of the two a stack of its own",
-                read=(("clusters", first, "stack"),),
-            )
-        if cluster.context is not None and cluster.kubeconfig is None:
-            yield Finding(
-                ("clusters", name, "context"),
-                cluster.context,
-                "the context of a kubeconfig file, and none is named",
-                "add `kubeconfig: <path>`, or remove it",
-                read=(("clusters", name, "kubeconfig"),),
-            )
+            yield here.found("another-stack", read=(("clusters", first, "stack"),), **words)
+        yield from here.exclusions()
     for name, cluster in others.items():
         yield from _apps(request, name, cluster)
     for team in request.teams:
-        yield Finding(
-            ("teams", team),
-            None,
-            f"`{first}` is a cluster of stack `{reference.stack}`, which alone says who may use it",
-            f"remove it, and name the team in the file of `{reference.stack}`",
-        )
+        yield _section(("teams", team)).found("team", **words)
+
+
+def _section(at: Path, values: Model | None = None) -> Section:
+    return Section(rules_of(File(__file__).with_name("rules.toml"))["cluster"], at, values)
 
 
 def _apps(request: Request, name: str, cluster: OtherStackCluster) -> Iterator[Finding]:
@@ -147,13 +131,14 @@ def _apps(request: Request, name: str, cluster: OtherStackCluster) -> Iterator[F
         kind = "may only read it" if given else "lets no app of that name at it"
         pipeline = str(exposed.at[1])
         app = exposed.name.removeprefix(f"{pipeline}-")
-        yield Finding(
-            exposed.at,
-            None,
-            f"it {does} the store, as a service account of its own, and stack `{cluster.stack}` {kind}",
-            f"write `slipway:teams.{cluster.team}.apps.{pipeline}.{app}: {rights}` into the file of "
-            f"`{cluster.stack}`, and bring that stack up first; or leave the app out",
+        yield _section(exposed.at).found(
+            "app",
             read=(("clusters", name, "stack"),),
+            does=does,
+            cluster=cluster,
+            kind=kind,
+            app=f"{pipeline}.{app}",
+            rights=rights,
         )
 
 

@@ -1,8 +1,9 @@
-"""EKS node groups: how many nodes they have, and their instance types, GPUs and image against the catalogue."""
+"""EKS node groups: their numbers of nodes, how they are bought, and their instance types against the catalogue."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path as File
 
 from slipway.infra.accelerators import PLACE
 from slipway.infra.clouds.aws.catalogue import (
@@ -16,19 +17,18 @@ from slipway.infra.clouds.aws.catalogue import (
     regions,
     regions_of,
 )
-from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
-from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
-from slipway.infra.schema.request import Request, limit_findings
+from slipway.infra.clouds.aws.settings import AwsCluster, AwsPool
+from slipway.infra.schema.problems import Finding, Path, listed
+from slipway.infra.schema.request import Request, node_count_findings
+from slipway.infra.schema.rules import Section, rules_of
 
-CATALOGUE = "infra/clouds/aws/data"
+RULES = rules_of(File(__file__).parents[1] / "data" / "rules.toml")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A pool, its cluster, where they stand, and what the catalogue knows of its instance type."""
+class Subject(Section):
+    """A pool, its cluster, and what the catalogue knows of its instance type."""
 
-    at: Path
-    cluster_at: Path
     cluster: AwsCluster
     pool: AwsPool
     machine: InstanceType | None
@@ -41,90 +41,30 @@ class Subject:
     @property
     def zone_places(self) -> tuple[Path, ...]:
         """Where these zones stand."""
-        return ((*self.at, "zones"), (*self.cluster_at, "zones"), (*self.cluster_at, "region"))
-
-    def on(self, *keys: str) -> tuple[Path, ...]:
-        """The places of these keys of the pool."""
-        return tuple((*self.at, key) for key in keys)
+        return ((*self.at, "zones"), (*self.at[:2], "zones"), (*self.at[:2], "region"))
 
 
 def subjects(request: Request) -> Iterator[Subject]:
     """Every pool on AWS."""
     for name, cluster in request.clusters_of(AwsCluster).items():
         for key, pool in cluster.pools.items():
-            yield Subject(
-                at=("clusters", name, "pools", key),
-                cluster_at=("clusters", name),
-                cluster=cluster,
-                pool=pool,
-                machine=instance_type(pool.instance_type),
-            )
+            at = ("clusters", name, "pools", key)
+            yield Subject(RULES["pool"], at, pool, cluster, pool, instance_type(pool.instance_type))
 
 
 def check_pools(request: Request) -> Iterator[Finding]:
     """Findings about each pool on AWS, by itself."""
     for subject in subjects(request):
-        yield from _counts((*subject.at, "nodes"), subject.pool.nodes)
-        yield from _machine(subject)
-        yield from _sharing(subject)
-        yield from _instance_store(subject)
-
-
-def _instance_store(subject: Subject) -> Iterator[Finding]:
-    machine = subject.machine
-    if subject.pool.instance_store and machine is not None and not machine.nvme:
-        reason = f"`{machine.name}` comes without NVMe disks; the types with GPUs of the catalogue have them"
-        fix = "remove it, and write as large a `disk_size_gb` as the pods need"
-        yield Finding((*subject.at, "instance_store"), True, reason, fix, read=subject.on("instance_type"))
-
-
-def _machine(subject: Subject) -> Iterator[Finding]:
-    name = subject.pool.instance_type
-    if is_arm(name):
-        yield Finding(
-            (*subject.at, "instance_type"),
-            name,
-            "an Arm machine, and the images that the steps run are built for x86-64",
-            "take an x86-64 type, such as `m7i.xlarge`",
-        )
-    elif subject.machine is None:
-        yield Finding(
-            (*subject.at, "instance_type"),
-            name,
-            "not in the catalogue of instance types",
-            did_you_mean(
-                name,
-                instance_types(),
-                f"see https://aws.amazon.com/ec2/instance-types/; a new type is added in Slipway's {CATALOGUE}, "
-                f"one with GPUs in {PLACE}",
-            ),
-        )
-
-
-def _sharing(subject: Subject) -> Iterator[Finding]:
-    sharing, machine = subject.pool.gpu_sharing, subject.machine
-    if sharing is not None and machine is not None and not machine.gpus:
-        yield Finding(
-            (*subject.at, "gpu_sharing"),
-            sharing.model_dump(),
-            f"`{machine.name}` has no GPU",
-            "remove it, or take an instance type with GPUs",
-            read=subject.on("instance_type"),
-        )
-
-
-def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
-    here = {key: (*place, key) for key in Nodes.model_fields}
-    limits = [key for key in ("min", "max") if getattr(nodes, key) is not None]
-    if nodes.count is not None and limits:
-        yield Finding(
-            here["count"],
-            nodes.count,
-            f"a fixed number, and {listed(limits, 'and')} let the autoscaler choose",
-            "keep `count`, or the limits",
-            read=tuple(here[key] for key in limits),
-        )
-    yield from limit_findings(place, ("min", "max"), nodes.min, nodes.max)
+        pool, machine = subject.pool, subject.machine
+        yield from node_count_findings((*subject.at, "nodes"), pool.nodes)
+        if is_arm(pool.instance_type):
+            yield subject.found("arm")
+        elif machine is None:
+            yield subject.found("unknown-machine", known=instance_types())
+        if pool.gpu_sharing is not None and machine is not None and not machine.gpus:
+            yield subject.found("shared-without", machine=machine)
+        if pool.instance_store and machine is not None and not machine.nvme:
+            yield subject.found("no-nvme", machine=machine)
 
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html, as documented in 2025.
@@ -153,42 +93,16 @@ def check(request: Request) -> Iterator[Finding]:
 
 
 def _check_reservation(subject: Subject) -> Iterator[Finding]:
-    pool, at = subject.pool, subject.at
-    if pool.capacity_block is not None and pool.capacity_reservation is not None:
-        yield Finding(
-            (*at, "capacity_reservation"),
-            pool.capacity_reservation,
-            "`capacity_block` is set too, and a node is in one or the other",
-            "keep one of them",
-            read=subject.on("capacity_block"),
-        )
+    yield from subject.exclusions()
     for key in RESERVATIONS:
-        value = getattr(pool, key)
+        value = getattr(subject.pool, key)
         if value is None:
             continue
         if not RESERVATION.fullmatch(value):
-            yield Finding(
-                (*at, key),
-                value,
-                "not the id of a capacity reservation",
-                "write `cr-` and 17 hexadecimal digits, as `aws ec2 describe-capacity-reservations` shows it",
-            )
-        if pool.spot:
-            yield Finding(
-                (*at, key),
-                value,
-                "`spot` nodes cannot use it",
-                f"remove `{key}` or `spot`",
-                read=subject.on("spot"),
-            )
+            yield subject.found("reservation-id", key)
         if len(subject.zones) > 1:
-            yield Finding(
-                (*at, "zones"),
-                None if pool.zones is None else list(pool.zones),
-                f"`{key}` is in one zone, and nodes that start in another would not be in it",
-                "name that one zone; `aws ec2 describe-capacity-reservations` shows it",
-                read=(*subject.on(key), *subject.zone_places),
-            )
+            read = ((*subject.at, key), *subject.zone_places)
+            yield subject.found("reservation-zones", read=read, key=key)
 
 
 def _efa(subject: Subject) -> Iterator[Finding]:
@@ -196,22 +110,12 @@ def _efa(subject: Subject) -> Iterator[Finding]:
     if not pool.efa or machine is None:
         return
     if not machine.network_cards:
+        lacks = "has no EFA" if machine.gpus else "has no GPU to train with"
         others = _types_like(machine)
-        yield Finding(
-            (*subject.at, "efa"),
-            True,
-            f"`{machine.name}` has no EFA" if machine.gpus else f"`{machine.name}` has no GPU to train with",
-            f"remove it, or take {listed(others)}" if others else "remove it",
-            read=subject.on("instance_type"),
-        )
+        or_take = f", or take {listed(others)}" if others else ""
+        yield subject.found("no-efa", machine=machine, lacks=lacks, or_take=or_take)
     elif len(subject.zones) > 1:
-        yield Finding(
-            (*subject.at, "zones"),
-            None if pool.zones is None else list(pool.zones),
-            "nodes talk over EFA within one zone only",
-            "name one zone, or remove `efa`",
-            read=(*subject.on("efa"), *subject.zone_places),
-        )
+        yield subject.found("efa-zones", read=subject.zone_places)
 
 
 def _types_like(machine: InstanceType) -> list[str]:
@@ -228,26 +132,14 @@ def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
     pool, region = subject.pool, subject.cluster.region
     ways = {"capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation, "spot": pool.spot}
     way = next((key for key, value in ways.items() if value), "on_demand")
-    read = subject.on("spot", *RESERVATIONS)
     if way not in machine.sold:
         offered = [WAYS[key] for key in WAYS if key in machine.sold]
-        return Finding(
-            (*subject.at, "instance_type"),
-            machine.name,
-            f"AWS does not sell it {WAYS[way][0]}, only {' or '.join(words for words, _ in offered)}",
-            f"write {listed(setting for _, setting in offered)}",
-            read=read,
-        )
+        only, settings = " or ".join(words for words, _ in offered), listed(setting for _, setting in offered)
+        return subject.found("unsold", way=WAYS[way][0], only=only, settings=settings)
     limited = machine.open_regions and region in regions() and region not in machine.open_regions
     if way != "capacity_block" and limited:
-        return Finding(
-            (*subject.at, "instance_type"),
-            machine.name,
-            f"in `{region}` AWS sells it by Capacity Block only, as of the catalogue",
-            "buy one and write `capacity_block: cr-…`, or use a cluster in another region: "
-            + ", ".join(sorted(machine.open_regions)),
-            read=(*read, (*subject.cluster_at, "region")),
-        )
+        read, elsewhere = ((*subject.at[:2], "region"),), ", ".join(sorted(machine.open_regions))
+        return subject.found("block-only", read=read, region=region, elsewhere=elsewhere)
     return None
 
 
@@ -263,35 +155,36 @@ def _check_offer(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
         return
     usable = [zone for zone in wanted if zone in machine.zones or not is_zone_id(zone)]
     if subject.pool.spot and usable and not any(_in(zone, machine.spot_zones, region) for zone in usable):
-        elsewhere = _places(subject, machine.spot_zones)
-        yield Finding(
-            (*subject.at, "spot"),
-            True,
-            f"AWS quotes no Spot price for `{machine.name}` in {listed(usable, 'and')}, as of the catalogue",
-            f"{elsewhere}, or remove `spot`. {_add(machine, '`aws ec2 describe-spot-price-history` shows one')}",
-            read=(*subject.on("instance_type"), *subject.zone_places),
+        yield subject.found(
+            "no-spot-price",
+            read=subject.zone_places,
+            machine=machine,
+            zones=listed(usable, "and"),
+            elsewhere=_places(subject, machine.spot_zones),
+            place=PLACE,
         )
 
 
 def _absent(subject: Subject, machine: InstanceType, wanted: Sequence[str]) -> Iterator[Finding]:
     region, pool = subject.cluster.region, subject.pool
     missing = [zone for zone in wanted if not _in(zone, machine.zones, region)]
-    shown = "`aws ec2 describe-instance-type-offerings` shows it there"
-    fix = f"{_places(subject, machine.zones)}. {_add(machine, shown)}"
     if region not in regions_of(machine.zones):
-        where = [((*subject.at, "instance_type"), region)]
+        where: list[tuple[Path, str]] = [(("instance_type",), region)]
     elif pool.zones is not None:
-        where = [((*subject.at, "zones", pool.zones.index(zone)), zone) for zone in missing]
+        where = [(("zones", pool.zones.index(zone)), zone) for zone in missing]
     else:
         # The cluster's zones may be right for its other pools, so the pool is the one to change.
-        where = [((*subject.at, "instance_type"), zone) for zone in missing]
-    for place, here in where:
-        yield Finding(
-            place,
-            here if place[-1] != "instance_type" else machine.name,
-            f"AWS does not offer `{machine.name}` in `{here}`, as of the catalogue",
-            fix,
-            read=(*subject.on("instance_type"), *subject.zone_places),
+        where = [(("instance_type",), zone) for zone in missing]
+    for below, zone in where:
+        elsewhere = _places(subject, machine.zones)
+        yield subject.found(
+            "not-offered",
+            *below,
+            read=subject.zone_places,
+            machine=machine,
+            zone=zone,
+            elsewhere=elsewhere,
+            place=PLACE,
         )
 
 
@@ -307,7 +200,3 @@ def _places(subject: Subject, zones: frozenset[str]) -> str:
         nearest = [zone for zone in here if zone in subject.cluster.zones] or here
         return f"give the pool `zones` of its own: {listed(nearest)}"
     return f"use a cluster in another region: {', '.join(regions_of(zones))}"
-
-
-def _add(machine: InstanceType, shown: str) -> str:
-    return f"Where {shown} by now, add the zone to Slipway's {PLACE}/{machine.accelerator}.toml"

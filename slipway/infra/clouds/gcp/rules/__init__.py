@@ -11,6 +11,7 @@ from typing import Any
 from slipway.infra.clouds.contract import COPY
 from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from slipway.infra.clouds.gcp.rules import clusters, pools
+from slipway.infra.clouds.gcp.rules.pools import RULES
 from slipway.infra.clouds.gcp.settings import (
     ExistingGcsStore,
     FilestoreStore,
@@ -21,9 +22,10 @@ from slipway.infra.clouds.gcp.settings import (
 from slipway.infra.platform import Data
 from slipway.infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
 from slipway.infra.schema.paths import bucket_folder_problem, existing_bucket_findings
-from slipway.infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
+from slipway.infra.schema.problems import Finding, Path, Problem, listed
 from slipway.infra.schema.quantities import mebibytes
-from slipway.infra.schema.request import STORE_KIND, Request
+from slipway.infra.schema.request import Request
+from slipway.infra.schema.rules import Section
 from slipway.infra.schema.taints import gpu_taint_findings, taint_findings
 
 # https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
@@ -75,7 +77,7 @@ def check_names(request: Request) -> Iterator[Finding]:
             at = (*place, "pools", key)
             yield from _starts_with_letter(at, key)
             yield from node_label_findings((*at, "labels"), pool.labels, RESERVED_PREFIXES, "Kubernetes and GKE")
-            yield from _cloud_labels((*at, "resource_labels"), pool.resource_labels)
+            yield from _cloud_labels(Section(RULES["name"], at, pool), pool.resource_labels)
             yield from taint_findings((*at, "taints"), pool.taints)
             if pool.accelerator is not None:
                 yield from gpu_taint_findings((*at, "taints"), pool.taints, (*at, "accelerator"))
@@ -83,26 +85,15 @@ def check_names(request: Request) -> Iterator[Finding]:
 
 def _starts_with_letter(place: Path, name: str) -> Iterator[Finding]:
     if DNS_LABEL.fullmatch(name) and len(name) <= KUBERNETES_NAME_LIMIT and not name[0].isalpha():
-        yield Finding(place, name, "a name on Google Cloud begins with a letter", "put a letter in front")
+        yield Section(RULES["name"], place, None).found("first-letter", shown=name)
 
 
-def _cloud_labels(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
+def _cloud_labels(here: Section, labels: Mapping[str, str]) -> Iterator[Finding]:
     for key, value in labels.items():
         if not CLOUD_LABEL_KEY.fullmatch(key) or key.startswith("goog"):
-            yield Finding(
-                (*place, key),
-                key,
-                "not a Google Cloud label key: a lower-case letter, then lower-case letters, digits, `_` and `-`, "
-                "63 at most, and not beginning with `goog`",
-                "correct the key",
-            )
+            yield here.found("label-key", key, shown=key)
         elif not CLOUD_LABEL_VALUE.fullmatch(value):
-            yield Finding(
-                (*place, key),
-                value,
-                "not a Google Cloud label value: lower-case letters, digits, `_` and `-`, 63 at most",
-                "correct the value",
-            )
+            yield here.found("label-value", key)
 
 
 DATA = FilePath(__file__).parents[1] / "data" / "filestore.toml"
@@ -134,50 +125,31 @@ def check_filestore(request: Request) -> Iterator[Finding]:
     store = request.store
     if not isinstance(store, FilestoreStore):
         return
-    tier = tiers()[store.tier]
-    yield from _place(store, tier)
-    yield from _size(store, tier)
+    here, tier = Section(RULES["store"], ("store",), store), tiers()[store.tier]
+    yield from _place(here, store, tier)
+    yield from _size(here, store, tier)
     for name, cluster in request.clusters_of(GcpCluster).items():
-        if region_of(cluster.location) != region_of(store.location):
-            yield Finding(
-                ("store", "location"),
-                store.location,
-                f"cluster `{name}` is in {region_of(cluster.location)}: its nodes would read and write files "
-                "across regions, which is slow and billed",
-                f"write {_example(tier, region_of(cluster.location))}, or `kind: gcs`, which regions can share",
-                read=(("clusters", name, "location"),),
-            )
+        if (region := region_of(cluster.location)) != region_of(store.location):
+            read = (("clusters", name, "location"),)
+            yield here.found("filestore-far", read=read, name=name, region=region, place=_example(tier, region))
     for team in request.teams:
-        yield Finding(
-            ("teams", team),
-            None,
-            "a file share cannot be mounted by its folders, so every team's Jobs would read and write all files",
-            "remove `teams`, or write `kind: gcs`",
-            read=(("store", "kind"),),
-        )
+        yield Section(RULES["store"], (), None).found("filestore-teams", team, shown=None)
 
 
-def _place(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
+def _place(here: Section, store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
     region = region_of(store.location)
     if region not in regions():
-        fix = did_you_mean(region, regions(), f"write {_example(tier, 'us-central1')}")
-        yield Finding(("store", "location"), store.location, "not in a region of the catalogue", fix)
+        yield here.found("filestore-region", known=regions(), place=_example(tier, "us-central1"))
     elif is_zone(store.location) != (tier.place == "zone"):
-        yield Finding(
-            ("store", "location"),
-            store.location,
-            f"a {'zone' if is_zone(store.location) else 'region'}, and an instance of tier {store.tier} is in a "
-            f"{tier.place}",
-            f"write {_example(tier, region)}, or another `tier`",
-            read=(("store", "tier"),),
-        )
+        kind = "zone" if is_zone(store.location) else "region"
+        yield here.found("filestore-place", kind=kind, store=store, tier=tier, place=_example(tier, region))
 
 
 def _example(tier: Tier, region: str) -> str:
     return f"`{region}-a` or another of its zones" if tier.place == "zone" else f"`{region}`"
 
 
-def _size(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
+def _size(here: Section, store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
     wanted = mebibytes(store.size) / GIB
     if any(least <= wanted <= most and (wanted - least) % unit == 0 for least, most, unit in tier.sizes):
         return
@@ -185,13 +157,7 @@ def _size(store: FilestoreStore, tier: Tier) -> Iterator[Finding]:
         f"{_spell_size(least)} to {_spell_size(most)}" + (f" in steps of {_spell_size(unit)}" if unit > 1 else "")
         for least, most, unit in tier.sizes
     ]
-    yield Finding(
-        ("store", "size"),
-        store.size,
-        f"an instance of tier {store.tier} has {listed(ranges)}",
-        f"write `{_spell_size(_next(tier, wanted))}`",
-        read=(("store", "tier"),),
-    )
+    yield here.found("filestore-size", store=store, ranges=listed(ranges), size=_spell_size(_next(tier, wanted)))
 
 
 def _next(tier: Tier, wanted: float) -> int:
@@ -219,90 +185,41 @@ SOFT_DELETE_MINIMUM_DAYS = 7
 
 def check(request: Request) -> Iterator[Finding]:
     """Findings about the bucket, and about another store for clusters on Google Cloud."""
-    clusters = request.clusters_of(GcpCluster)
-    if isinstance(request.store, GcsStore):
-        yield from _bucket(request.store)
-        yield from _retention(request.store, request.protect)
-    elif isinstance(request.store, ExistingGcsStore):
-        yield from _existing_bucket(request.store)
-    elif request.store is not None and not isinstance(request.store, FilestoreStore) and clusters:
-        yield Finding(
-            STORE_KIND,
-            request.store.kind,
-            f"{listed(clusters, 'and')} on Google Cloud: there the store outlives clusters and is shared between "
-            "regions, which a bucket does",
-            "write `kind: gcs` and a `location`, `kind: existing-gcs` for a bucket that you have, or "
-            "`kind: filestore` for a file system",
-            read=request.cloud_places,
-        )
+    clusters, store = request.clusters_of(GcpCluster), request.store
+    here = Section(RULES["store"], ("store",), store)
+    if isinstance(store, GcsStore):
+        yield from _bucket(here, store)
+        yield from _retention(here, store, request.protect)
+    elif isinstance(store, ExistingGcsStore):
+        yield from existing_bucket_findings(store.bucket, EXISTING_BUCKET, "gs://", "gcloud storage ls")
+        if store.folder != "/" and (problem := bucket_folder_problem(store.folder)):
+            yield here.found("folder", problem=problem)
+        yield from _impersonation(here, store.impersonation)
+    elif store is not None and not isinstance(store, FilestoreStore) and clusters:
+        yield here.found("elsewhere", read=request.cloud_places, clusters=listed(clusters, "and"))
 
 
-def _bucket(store: GcsStore) -> Iterator[Finding]:
+def _bucket(here: Section, store: GcsStore) -> Iterator[Finding]:
     if store.location.lower() not in regions():
-        yield Finding(
-            ("store", "location"),
-            store.location,
-            "not a region of the catalogue; reading across regions is slow and billed",
-            did_you_mean(
-                store.location,
-                # `US` and `EU` are several regions, and no abbreviation of one.
-                regions() if "-" in store.location else (),
-                "write the region of the pool that trains, such as `us-central1`",
-            ),
-        )
-    name = store.bucket
-    if name is not None and (not BUCKET.fullmatch(name) or _is_reserved(name)):
-        yield Finding(
-            ("store", "bucket"),
-            name,
-            "not a bucket name: 3 to 63 lower-case letters, digits, `-` and `_`, a letter or digit at both ends, "
-            "and nothing with `google`. Names with dots need a domain that you own",
-            "choose another, such as `<project>-slipway`, or remove it for the default",
-        )
-    yield from _impersonation(store.impersonation)
+        # `US` and `EU` are several regions, and no abbreviation of one.
+        yield here.found("location", known=regions() if "-" in store.location else ())
+    if store.bucket is not None and (not BUCKET.fullmatch(store.bucket) or _is_reserved(store.bucket)):
+        yield here.found("bucket-name")
+    yield from _impersonation(here, store.impersonation)
 
 
-def _existing_bucket(store: ExistingGcsStore) -> Iterator[Finding]:
-    """What cannot be the name of a bucket or of a folder in it."""
-    yield from existing_bucket_findings(store.bucket, EXISTING_BUCKET, "gs://", "gcloud storage ls")
-    if store.folder != "/" and (problem := bucket_folder_problem(store.folder)):
-        yield Finding(
-            ("store", "folder"),
-            store.folder,
-            problem,
-            "write a folder such as `vision/slipway`, or `/` for the whole bucket",
-        )
-    yield from _impersonation(store.impersonation)
-
-
-def _impersonation(impersonation: Impersonation | None) -> Iterator[Finding]:
+def _impersonation(here: Section, impersonation: Impersonation | None) -> Iterator[Finding]:
     for index, project in enumerate(impersonation.projects if impersonation else ()):
         if not is_project(project):
-            yield Finding(
-                ("store", "impersonation", "projects", index),
-                project,
-                "not a project ID",
-                PROJECT_FIX,
-            )
+            yield here.found("project", index, fix=PROJECT_FIX)
 
 
-def _retention(store: GcsStore, protect: bool) -> Iterator[Finding]:
+def _retention(here: Section, store: GcsStore, protect: bool) -> Iterator[Finding]:
     """How long objects that were deleted or overwritten can be had back."""
     if 0 < store.soft_delete_days < SOFT_DELETE_MINIMUM_DAYS:
-        yield Finding(
-            ("store", "soft_delete_days"),
-            store.soft_delete_days,
-            f"Cloud Storage keeps deleted objects for at least {SOFT_DELETE_MINIMUM_DAYS} days, or not at all",
-            f"write 0, or {SOFT_DELETE_MINIMUM_DAYS} to 90",
-        )
+        yield here.found("soft-delete", least=SOFT_DELETE_MINIMUM_DAYS)
     if protect and not store.versioning and not store.soft_delete_days:
-        yield Finding(
-            ("store", "versioning"),
-            store.versioning,
-            "the stack is protected, and an object overwritten or deleted by mistake would be gone",
-            "write `versioning: true` or `soft_delete_days: 7`",
-            read=(("protect",), ("store", "soft_delete_days")),
-        )
+        yield here.found("unprotected", read=(("protect",),))
 
 
 def _is_reserved(name: str) -> bool:

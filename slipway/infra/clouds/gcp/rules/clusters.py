@@ -5,103 +5,67 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path as FilePath
+from pathlib import Path as File
 
-from slipway.infra.accelerators import PLACE
-from slipway.infra.accelerators import accelerator as accelerator_of
+from slipway.infra.accelerators import accelerator
 from slipway.infra.clouds.gcp import autopilot
 from slipway.infra.clouds.gcp.autopilot import PERFORMANCE
 from slipway.infra.clouds.gcp.catalogue import REGION_ZONES, compact_placement, is_zone, machine_type, region_of
+from slipway.infra.clouds.gcp.rules.pools import RULES
 from slipway.infra.clouds.gcp.settings import GcpCluster, GcpPool, Network
-from slipway.infra.schema.base import misuse
-from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
+from slipway.infra.schema.base import everywhere, misuse
+from slipway.infra.schema.problems import Finding, Path, listed
 from slipway.infra.schema.request import Request
+from slipway.infra.schema.rules import Section
 
 RANGES = tuple(Network.model_fields)
 PRIVATE = [ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
-USABLE = [
-    *PRIVATE,
-    *(
-        ipaddress.IPv4Network(block)
-        for block in (
-            "100.64.0.0/10",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.88.99.0/24",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "240.0.0.0/4",
-        )
-    ),
-]
+# fmt: off
+USABLE = [*PRIVATE, *map(ipaddress.IPv4Network, (
+    "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+    "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+))]
+# fmt: on
 """The private and reserved addresses that a subnet can have.
 
 Source: https://docs.cloud.google.com/vpc/docs/subnets#valid-ranges, 2026-11-22. GKE takes others for pods only
 where its default source NAT is off, which it is not here:
 https://docs.cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, likewise.
 """
-EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 
 
 def check_clusters(request: Request) -> Iterator[Finding]:
     """Findings about each cluster on Google Cloud, and about their networks together."""
     clusters = request.clusters_of(GcpCluster)
     for name, cluster in clusters.items():
-        at: Path = ("clusters", name)
-        yield from _reachable(at, cluster)
-        yield from _ranges(at, cluster)
+        here = Section(RULES["cluster"], ("clusters", name), cluster)
+        yield from _reachable(here, cluster)
+        yield from _ranges(here, cluster)
         if not cluster.autopilot:
-            yield from _cpu_pool(at, cluster, request.pool_names[name])
-            yield from _reservations(at, cluster)
+            yield from _cpu_pool(here, cluster, request.pool_names[name])
+            yield from _reservations(here, cluster)
     yield from _overlapping_clusters(clusters)
 
 
-def _reachable(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
+def _reachable(here: Section, cluster: GcpCluster) -> Iterator[Finding]:
     control = cluster.control_plane
-    place = (*at, "control_plane")
     if not control.dns_endpoint and not control.authorized_networks:
-        yield Finding(
-            (*place, "dns_endpoint"),
-            False,
-            "no network is authorized either, so nobody could reach the cluster's API",
-            "write `dns_endpoint: true`, or name a network under `authorized_networks`",
-            all_of=((*place, "authorized_networks"),),
-        )
-    networks = control.authorized_networks
-    blocks = [ipaddress.IPv4Network(block) for block in networks.values()]
-    if EVERYWHERE in ipaddress.collapse_addresses(blocks):
-        alone = next((name for name, block in networks.items() if block == str(EVERYWHERE)), None)
-        yield Finding(
-            (*place, "authorized_networks", alone) if alone else (*place, "authorized_networks"),
-            networks[alone] if alone else dict(networks),
-            "the whole Internet could reach the cluster's API",
-            "name the networks you come from, or use the DNS endpoint, which IAM guards",
-        )
+        yield here.found("unreachable")
+    if (alone := everywhere(control.authorized_networks)) is not None:
+        yield here.found("whole-internet", *alone)
 
 
-def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
-    place = (*at, "network")
+def _ranges(here: Section, cluster: GcpCluster) -> Iterator[Finding]:
     blocks = {key: ipaddress.IPv4Network(getattr(cluster.network, key)) for key in RANGES}
     for key, block in blocks.items():
         if reason := misuse(block, USABLE):
-            yield Finding((*place, key), str(block), reason, f"take a block of {listed(PRIVATE)}")
+            yield here.found("misused-range", key, reason=reason, private=listed(PRIVATE))
     for first, second in combinations(RANGES, 2):
         if blocks[first].overlaps(blocks[second]):
-            yield Finding(
-                (*place, second),
-                str(blocks[second]),
-                f"overlaps `{first}`, which is {blocks[first]}",
-                "choose a block that is free",
-                read=((*place, first),),
-            )
+            read = ((*here.at, "network", first),)
+            yield here.found("overlap", second, read=read, first=first, block=blocks[first])
     if blocks["control_plane_cidr"].prefixlen != 28:
-        yield Finding(
-            (*place, "control_plane_cidr"),
-            str(blocks["control_plane_cidr"]),
-            "GKE's control plane takes a block of 16 addresses",
-            "write a /28",
-        )
+        yield here.found("control-plane-range")
     nodes = 0
     room: list[int] = []
     for pool in cluster.pools.values():
@@ -119,21 +83,12 @@ def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
         # https://cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, as documented in 2025: a node gets at
         # least twice as many addresses as it may have pods, as one block.
         room.append(most * 2 ** (2 * pool.max_pods_per_node - 1).bit_length())
-    if sum(room) > blocks["pods_cidr"].num_addresses:
-        yield Finding(
-            (*place, "pods_cidr"),
-            str(blocks["pods_cidr"]),
-            f"{blocks['pods_cidr'].num_addresses} addresses, and up to {nodes} nodes take {sum(room)}",
-            "choose a larger block, fewer nodes, or a smaller `max_pods_per_node`",
-        )
+    if sum(room) > (addresses := blocks["pods_cidr"].num_addresses):
+        yield here.found("few-pod-addresses", addresses=addresses, nodes=nodes, room=sum(room))
     # Four addresses of a subnet are Google's own.
-    if nodes > blocks["nodes_cidr"].num_addresses - 4:
-        yield Finding(
-            (*place, "nodes_cidr"),
-            str(blocks["nodes_cidr"]),
-            f"room for {max(0, blocks['nodes_cidr'].num_addresses - 4)} nodes, and the pools may have {nodes}",
-            f"choose a larger block or fewer {'pods (`most_pods`)' if cluster.autopilot else 'nodes'}",
-        )
+    if nodes > (most := blocks["nodes_cidr"].num_addresses - 4):
+        fewer = "pods (`most_pods`)" if cluster.autopilot else "nodes"
+        yield here.found("few-node-addresses", most=max(0, most), nodes=nodes, fewer=fewer)
 
 
 def _overlapping_clusters(clusters: Mapping[str, GcpCluster]) -> Iterator[Finding]:
@@ -144,65 +99,42 @@ def _overlapping_clusters(clusters: Mapping[str, GcpCluster]) -> Iterator[Findin
             if any(ipaddress.ip_network(block).overlaps(ipaddress.ip_network(taken)) for _, taken in one.network)
         }
         if shared:
-            yield Finding(
-                ("clusters", second, "network"),
-                shared,
-                f"overlaps the addresses of cluster `{first}`, so their networks could never be joined",
-                f"give `{second}` other blocks; stacks/Pulumi.gcp-prod.yaml shows two clusters side by side",
-                read=tuple(("clusters", name, "network", key) for name in (first, second) for key in RANGES),
-            )
+            here = Section(RULES["cluster"], ("clusters", second), other)
+            read = tuple(("clusters", name, "network", key) for name in (first, second) for key in RANGES)
+            yield here.found("overlapping-clusters", shown=shared, read=read, first=first, second=second)
 
 
-def _cpu_pool(at: Path, cluster: GcpCluster, names: Sequence[str]) -> Iterator[Finding]:
+def _cpu_pool(here: Section, cluster: GcpCluster, names: Sequence[str]) -> Iterator[Finding]:
+    pools = (*here.at, "pools")
     read = tuple(
-        (*at, "pools", name, key)
+        (*pools, name, key)
         for name in names
         for key in ("accelerator", "machine_type")
         if key == "accelerator" or name not in cluster.pools or cluster.pools[name].accelerator is None
     )
     ordinary = [name for name, pool in cluster.pools.items() if pool.accelerator is None]
-    if not ordinary:
-        yield Finding(
-            (*at, "pools"),
-            sorted(cluster.pools),
-            "none is without GPUs: GKE's own pods need ordinary nodes, and GKE taints GPU nodes only where the "
-            "cluster has others",
-            "add a small one: `cpu: {machine_type: e2-standard-4, nodes: {total_min: 1, total_max: 2}}`",
-            read=((*at, "pools"), *read),
-        )
-        return
     tainted = [
         name
         for name in ordinary
         if any(taint.effect in {"NoSchedule", "NoExecute"} for taint in cluster.pools[name].taints)
     ]
-    if tainted == ordinary:
-        place = (*at, "pools", ordinary[0], "taints")
-        yield Finding(
-            place,
-            [taint.model_dump() for taint in cluster.pools[ordinary[0]].taints],
-            "GKE's own pods do not tolerate it, and no other pool without GPUs is free of taints",
-            "remove it, or add a pool without GPUs and taints",
-            read=(*read, *((*at, "pools", name, "taints") for name in names)),
-        )
+    if not ordinary:
+        yield here.found("no-cpu-pool", shown=sorted(cluster.pools), read=(pools, *read))
+    elif tainted == ordinary:
+        taints = [taint.model_dump() for taint in cluster.pools[ordinary[0]].taints]
+        read = (*read, *((*pools, name, "taints") for name in names))
+        yield here.found("all-tainted", ordinary[0], "taints", shown=taints, read=read)
 
 
-def _reservations(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
+def _reservations(here: Section, cluster: GcpCluster) -> Iterator[Finding]:
+    form = re.compile(r"(projects/[a-z0-9:.-]+/reservations/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
     for name, pool in cluster.pools.items():
-        reservation = pool.reservation
-        if reservation is not None and not re.fullmatch(
-            r"(projects/[a-z0-9:.-]+/reservations/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?", reservation
-        ):
-            yield Finding(
-                (*at, "pools", name, "reservation"),
-                reservation,
-                "not the name of a reservation",
-                "write its name, or `projects/<project>/reservations/<name>` for one that is shared with you",
-            )
+        if pool.reservation is not None and not form.fullmatch(pool.reservation):
+            yield here.found("reservation-name", name, "reservation")
 
 
 REFUSED: Mapping[str, Sequence[str]] = tomllib.loads(
-    (FilePath(__file__).parents[1] / "data" / "autopilot_keys.toml").read_text(encoding="utf-8")
+    (File(__file__).parents[1] / "data" / "autopilot_keys.toml").read_text(encoding="utf-8")
 )
 """The keys of a node pool that a way to ask for nodes has no use for: why, and what to do."""
 
@@ -213,178 +145,75 @@ ONLY = ("compute_class", "machine_family", "most_pods")
 def check(request: Request) -> Iterator[Finding]:
     """Findings about clusters on Autopilot, and about keys that only these have."""
     for name, cluster in request.clusters_of(GcpCluster).items():
-        at: Path = ("clusters", name)
-        if cluster.autopilot:
-            yield from _cluster(at, cluster)
+        here = Section(RULES["cluster"], ("clusters", name), cluster)
+        mode = (*here.at, "mode")
+        if cluster.autopilot and is_zone(cluster.location):
+            yield here.found("autopilot-zone", region=region_of(cluster.location))
+        if cluster.autopilot and cluster.pools and all(pool.accelerator for pool in cluster.pools.values()):
+            read = ((*here.at, "pools", key, "accelerator") for key in cluster.pools)
+            yield here.found("autopilot-no-cpu-pool", shown=sorted(cluster.pools), read=read)
         for key, pool in cluster.pools.items():
-            place = (*at, "pools", key)
-            if cluster.autopilot:
-                yield from _way(place, pool, (*at, "mode"))
-            else:
-                yield from _standard(place, pool, (*at, "mode"))
+            way = Section(RULES["way"], (*here.at, "pools", key), pool)
+            if not cluster.autopilot:
+                yield from (way.found("only-autopilot", only, read=(mode,)) for only in ONLY if way.says(only))
+                continue
+            for refused, (reason, fix) in REFUSED.items():
+                if way.says(refused):
+                    value = pool.model_dump(exclude_unset=True)[refused]
+                    yield Finding((*way.at, refused), value, reason, fix, read=(mode,))
+            yield from _class(way, pool)
+            yield from _accelerator(way, pool)
 
 
-def _cluster(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
-    mode = ((*at, "mode"),)
-    if is_zone(cluster.location):
-        yield Finding(
-            (*at, "location"),
-            cluster.location,
-            "a zone, and clusters on Autopilot are regional",
-            f"write `{region_of(cluster.location)}`",
-            read=mode,
-        )
-    if cluster.pools and all(pool.accelerator for pool in cluster.pools.values()):
-        yield Finding(
-            (*at, "pools"),
-            sorted(cluster.pools),
-            "none is without GPUs: some pods need none, such as gates, and Autopilot refuses these beside GPUs",
-            "add one: `cpu: {}`",
-            read=(*mode, *((*at, "pools", name, "accelerator") for name in cluster.pools)),
-        )
-
-
-def _standard(at: Path, pool: GcpPool, mode: Path) -> Iterator[Finding]:
-    for key in ONLY:
-        if _says(pool, key):
-            yield Finding(
-                (*at, key),
-                getattr(pool, key),
-                "only clusters on Autopilot have it, and this one has node pools",
-                "remove it, or write `mode: autopilot` for the cluster",
-                read=(mode,),
-            )
-
-
-def _way(at: Path, pool: GcpPool, mode: Path) -> Iterator[Finding]:
-    for key, (reason, fix) in REFUSED.items():
-        if _says(pool, key):
-            value = pool.model_dump(exclude_unset=True)[key]
-            yield Finding((*at, key), value, reason, fix, read=(mode,))
-    yield from _class(at, pool)
-    yield from _accelerator(at, pool)
-
-
-def _says(pool: GcpPool, key: str) -> bool:
-    """Whether the file gives the key another value than it has by itself."""
-    default: object = GcpPool.model_fields[key].get_default(call_default_factory=True)
-    return getattr(pool, key) != default
-
-
-def _class(at: Path, pool: GcpPool) -> Iterator[Finding]:
-    family, read = pool.machine_family, ((*at, "compute_class"), (*at, "accelerator"))
+def _class(way: Section, pool: GcpPool) -> Iterator[Finding]:
+    families = autopilot.families()
     if pool.compute_class and pool.accelerator:
-        yield Finding(
-            (*at, "compute_class"),
-            pool.compute_class,
-            "pods with GPUs have a class of their own, and take no other",
-            "remove it, or the `accelerator`",
-            read=read,
-        )
-    elif pool.compute_class == PERFORMANCE and family is None:
-        yield Finding(
-            (*at, "machine_family"),
-            None,
-            "which machines such pods have to themselves decides how large they can be, and what they cost",
-            f"write {listed(autopilot.families())}",
-            read=read,
-        )
-    if family is None:
-        return
-    if pool.compute_class != PERFORMANCE:
-        yield Finding(
-            (*at, "machine_family"),
-            family,
-            "only pods of the class Performance choose their machines",
-            "write `compute_class: Performance`, or remove it",
-            read=read,
-        )
-    elif family not in autopilot.families():
-        yield Finding(
-            (*at, "machine_family"),
-            family,
-            "not a machine family of the class Performance, as of the catalogue",
-            did_you_mean(family, autopilot.families(), f"write {listed(autopilot.families())}"),
-        )
+        yield way.found("class-of-gpus")
+    elif pool.compute_class == PERFORMANCE and pool.machine_family is None:
+        yield way.found("no-family", families=listed(families))
+    if pool.machine_family is not None and pool.compute_class != PERFORMANCE:
+        yield way.found("family-without-performance")
+    elif pool.machine_family is not None and pool.machine_family not in families:
+        yield way.found("unknown-family", known=families, families=listed(families))
 
 
-def _accelerator(at: Path, pool: GcpPool) -> Iterator[Finding]:
-    name, read = pool.accelerator, ((*at, "accelerator"),)
+def _accelerator(way: Section, pool: GcpPool) -> Iterator[Finding]:
+    name, known = pool.accelerator, autopilot.accelerators()
     if name is None:
         if pool.gpus is not None:
-            fix = "name one, such as `accelerator: nvidia-tesla-t4`, or remove `gpus`"
-            yield Finding((*at, "gpus"), pool.gpus, "there is no accelerator", fix, read=read)
-        return
-    known = autopilot.accelerators()
-    if name not in known:
-        reason, fix = "Autopilot does not have it", f"write {listed(known)}, or `mode: standard` for the cluster"
-        if not accelerator_of(name):
-            reason = "not in the catalogue of accelerators"
-            fix = did_you_mean(
-                name, known, f"known: {listed(known, 'and')}; a new one is added in Slipway's {PLACE}"
-            )
-        yield Finding((*at, "accelerator"), name, reason, fix)
-    elif pool.gpus is not None and pool.gpus not in autopilot.counts(name):
-        choice = listed(autopilot.counts(name))
-        yield Finding((*at, "gpus"), pool.gpus, f"no machine has so many `{name}`", f"write {choice}", read=read)
-
-
-# Sources, read in November 2026: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/compact-placement,
-# "Limitations"; what is bought as flex-start or from a reservation: the documents of
-# GoogleCloudPlatform/cluster-toolkit on GKE ("Compact Placement", "Specific Reservations"), and its module
-# gke-node-pool.
-IMPOSSIBLE = {
-    "flex_start": "Google places flex-start nodes by workload policies, which Slipway does not declare",
-    "reservation": "the machines of a reservation stay in the place that it was made with",
-}
-"""Ways to buy nodes that a pool with a placement policy cannot be bought in."""
+            yield way.found("gpus-without")
+    elif name not in known and accelerator(name):
+        yield way.found("not-on-autopilot", known_there=listed(known))
+    elif name not in known:
+        yield way.found("unknown-accelerator", known=known, accelerators=listed(known, "and"))
+    elif pool.gpus is not None and pool.gpus not in (counts := autopilot.counts(name)):
+        yield way.found("gpu-count", name=name, counts=listed(counts))
 
 
 def check_node_networks(request: Request) -> Iterator[Finding]:
-    """Findings about `gvnic` and `placement`."""
+    """Findings about `placement`; what Autopilot has no use for is reported as that.
+
+    Sources, read in November 2026: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/compact-placement,
+    "Limitations"; what is bought as flex-start or from a reservation: the documents of
+    GoogleCloudPlatform/cluster-toolkit on GKE ("Compact Placement", "Specific Reservations"), and its module
+    gke-node-pool.
+    """
     for name, cluster in request.clusters_of(GcpCluster).items():
         for key, pool in cluster.pools.items():
-            # What Autopilot has no use for is reported as that.
-            if cluster.autopilot:
-                continue
-            if pool.placement is not None:
+            if pool.placement is not None and not cluster.autopilot:
                 yield from _placement(("clusters", name), cluster, key, pool)
 
 
 def _placement(cluster_at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
-    at, allowed, machine = (*cluster_at, "pools", key), compact_placement(), machine_type(pool.machine_type)
+    here = Section(RULES["placement"], (*cluster_at, "pools", key), pool)
+    allowed, machine = compact_placement(), machine_type(pool.machine_type)
     if machine is not None and machine.family not in allowed.families:
-        yield Finding(
-            (*at, "placement"),
-            pool.placement,
-            f"Google cannot place `{machine.name}` nodes close together",
-            f"remove it, or take a machine type of {listed(name.upper() for name in allowed.families)}",
-            read=((*at, "machine_type"),),
-        )
-    for way, reason in IMPOSSIBLE.items():
-        if getattr(pool, way):
-            yield Finding((*at, "placement"), pool.placement, reason, f"remove it, or `{way}`", read=((*at, way),))
-    zones = _zones(cluster, pool)
+        families = listed(name.upper() for name in allowed.families)
+        yield here.found("machine", machine=machine, families=families)
+    yield from here.exclusions()
+    zones = pool.zones or sorted({*(cluster.zones or ()), *([cluster.location] * is_zone(cluster.location))})
     if len(zones) != 1:
-        yield Finding(
-            (*at, "zones"),
-            None if pool.zones is None else list(pool.zones),
-            "nodes stand close together within one zone only",
-            f"name one zone{', such as ' + listed(zones) if zones else ''}, or remove `placement`",
-            read=((*at, "placement"), (*cluster_at, "zones"), (*cluster_at, "location")),
-        )
-    most = max(pool.nodes.count or 0, pool.nodes.max or 0, pool.nodes.total_max or 0)
-    if most > allowed.most_nodes:
-        yield Finding(
-            (*at, "nodes"),
-            pool.nodes.model_dump(exclude_none=True),
-            f"Google places at most {allowed.most_nodes:,} nodes of a pool close together",
-            "write less, or remove `placement`",
-            read=((*at, "placement"),),
-        )
-
-
-def _zones(cluster: GcpCluster, pool: GcpPool) -> Sequence[str]:
-    """The zones that are named for the pool; none where the choice is left to others."""
-    zones = [cluster.location] if is_zone(cluster.location) else []
-    return pool.zones or sorted({*(cluster.zones or ()), *zones})
+        such_as = f", such as {listed(zones)}" if zones else ""
+        yield here.found("zones", read=((*cluster_at, "zones"), (*cluster_at, "location")), such_as=such_as)
+    if max(pool.nodes.count or 0, pool.nodes.max or 0, pool.nodes.total_max or 0) > allowed.most_nodes:
+        yield here.found("nodes", allowed=allowed)
