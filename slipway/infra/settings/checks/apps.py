@@ -11,7 +11,8 @@ from slipway.infra.pipelines.residents import room_for, take
 from slipway.infra.platform import AMOUNTS, Resources
 from slipway.infra.schema.ingress import OidcSettings, ReachableCluster, TlsSettings
 from slipway.infra.schema.problems import Finding, Path, listed
-from slipway.infra.settings.checks.pipelines import RENAME, pools_of
+from slipway.infra.schema.rules import Section
+from slipway.infra.settings.checks.pipelines import RENAME, RULES, pools_of
 from slipway.infra.settings.checks.stack import missing_secret
 from slipway.infra.settings.checks.steps import Target, in_words, staying, targets
 from slipway.infra.settings.parsing import Draft, Reading
@@ -63,6 +64,10 @@ def _placed(name: str, settings: PipelineSettings) -> Iterator[_Placed]:
         yield _Placed(name, app, place_of(name, settings, app))
 
 
+def _here(placed: _Placed) -> Section:
+    return Section(RULES["app"], placed.at, placed.app.placed_by)
+
+
 def _connects(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
     """The apps that it connects to and that the stack leaves out."""
     names = {other.app.name for other in beside}
@@ -89,13 +94,13 @@ def _reach(placed: _Placed, beside: Sequence[_Placed], clusters: Mapping[str, st
         if other.app.name not in placed.app.connects or here is None or other_cluster == here:
             continue
         pools = [name for name, cluster in clusters.items() if cluster == other_cluster]
-        yield Finding(
-            (*placed.at, "pool"),
-            placed.app.placed_by.pool,
-            f"a pool of cluster `{here}`, and the app `{other.app.name}`, to which it connects, runs on cluster "
-            f"`{other_cluster}`: an app is reached in its cluster alone",
-            f"take a pool of cluster `{other_cluster}` ({listed(pools)}), or move `{other.app.name}`",
+        yield _here(placed).found(
+            "reach",
             read=((*other.at, "pool"),),
+            here=here,
+            other=other,
+            other_cluster=other_cluster,
+            pools=listed(pools),
         )
 
 
@@ -103,19 +108,12 @@ def _pods(placed: _Placed) -> Iterator[Finding]:
     placed_by = placed.app.placed_by
     autoscale = placed_by.autoscale
     if placed.app.keeps_data:
-        reason = "it keeps its data on a volume, which one pod has to itself"
         if placed_by.replicas > 1:
-            yield Finding((*placed.at, "replicas"), placed_by.replicas, reason, "write 1, or remove it")
+            yield _here(placed).found("keeps-data")
         if autoscale:
-            yield Finding((*placed.at, "autoscale"), autoscale.model_dump(), reason, "remove it")
+            yield _here(placed).found("keeps-data-alone")
     elif autoscale and autoscale.most <= placed_by.replicas:
-        yield Finding(
-            (*placed.at, "autoscale", "most"),
-            autoscale.most,
-            f"not more than the {placed_by.replicas} pods that are always there",
-            f"write {placed_by.replicas + 1} or more, or remove `autoscale`",
-            read=((*placed.at, "replicas"),),
-        )
+        yield _here(placed).found("autoscale", least=placed_by.replicas, more=placed_by.replicas + 1)
 
 
 def _account(placed: _Placed, draft: Draft) -> Iterator[Finding]:
@@ -134,9 +132,7 @@ def _follows(placed: _Placed, beside: Sequence[_Placed], settings: PipelineSetti
         return
     at = (*placed.at, "follow")
     if not placed.app.inputs:
-        reason = "it refers to no step's result, so there is none that it could go on to"
-        fix = "remove it: what a server or TensorBoard shows comes without a restart"
-        yield Finding(at, follow, reason, fix)
+        yield _here(placed).found("follow")
         return
     names = {
         **{step.name: "step" for step in steps_if_any(placed.pipeline, settings)},
@@ -286,13 +282,15 @@ def _service_reach(
         return
     names = listed((step.name for step, _ in away), "and")
     pools = [name for name, cluster in clusters.items() if cluster == away[0][1]]
-    yield Finding(
-        (*place_of(section.name, section.settings, service), "pool"),
-        service.placed_by.pool,
-        f"a pool of cluster `{cluster}`, and {names}, which connect{'s' * (len(away) == 1)} to it, "
-        f"run{'s' * (len(away) == 1)} on cluster `{away[0][1]}`: a service is reached in its cluster alone",
-        f"take a pool of cluster `{away[0][1]}` ({listed(pools)}), or move the steps",
-        read=tuple((*section.at, "steps", step.variant.of if step.variant else step.name) for step, _ in away),
+    here = Section(RULES["app"], place_of(section.name, section.settings, service), service.placed_by)
+    yield here.found(
+        "service-reach",
+        read=((*section.at, "steps", step.variant.of if step.variant else step.name) for step, _ in away),
+        cluster=cluster,
+        names=names,
+        verb="s" * (len(away) == 1),
+        other=away[0][1],
+        pools=listed(pools),
     )
 
 
@@ -304,12 +302,7 @@ def check_ingress(reading: Reading) -> Iterator[Finding]:
     for name, cluster in draft.clusters.items():
         said = cluster.ingress if isinstance(cluster, ReachableCluster) else None
         if said and not (said.namespace or said.networks):
-            yield Finding(
-                ("clusters", name, "ingress"),
-                None,
-                "it does not say where its pods are, so that every pod of the cluster could connect past it",
-                "write the `namespace` of its pods, or `networks` where they use the network of their nodes",
-            )
+            yield Section(RULES["ingress"], ("clusters", name, "ingress"), None).found("unreachable", shown=None)
     for app in exposed(draft.pipelines):
         yield from _tls((*app.at, "tls"), app.ingress.tls)
         yield from _oidc((*app.at, "login", "oidc"), app.ingress.login.oidc)
@@ -320,39 +313,21 @@ def check_ingress(reading: Reading) -> Iterator[Finding]:
 
 
 def _tls(at: Path, tls: TlsSettings) -> Iterator[Finding]:
+    here = Section(RULES["ingress"], at, tls)
     if not (tls.secret or tls.issuer):
-        reason = "a certificate is missing, and nothing is opened without TLS and a login"
-        yield Finding(at, None, reason, "write `secret` or `issuer`", all_of=(at,))
+        yield here.found("no-certificate", shown=None)
     elif tls.secret and tls.issuer:
-        yield Finding(at, None, "`secret` and `issuer` are there, and one of them has to say it", "leave one")
+        yield here.found("two-certificates", shown=None)
 
 
 def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
-    who = "write `email_domains` or `groups`"
+    here = Section(RULES["ingress"], at, oidc)
     if oidc.everyone and oidc.public:
-        yield Finding(
-            (*at, "everyone"),
-            oidc.everyone,
-            f"{oidc.public}, so that the login keeps nobody out",
-            f"{who} in its place",
-            read=((*at, "issuer"),),
-        )
+        yield here.found("public", oidc=oidc)
     elif oidc.everyone and oidc.limited:
-        yield Finding(
-            (*at, "everyone"),
-            oidc.everyone,
-            "`email_domains` or `groups` say who gets in, too",
-            "remove one of them",
-            read=((*at, "email_domains"), (*at, "groups")),
-        )
+        yield here.found("limited")
     elif not oidc.everyone and not oidc.limited:
-        yield Finding(
-            at,
-            None,
-            "it does not say who gets in of those that can log in",
-            f"{who}; or `everyone: true`, where only people who may get in have an account there",
-            read=((*at, "everyone"), (*at, "email_domains"), (*at, "groups")),
-        )
+        yield here.found("nobody", shown=None)
 
 
 def _secret(app: Exposed, secrets: Collection[str]) -> Iterator[Finding]:
@@ -366,8 +341,7 @@ def _host(app: Exposed, first: dict[str, str]) -> Iterator[Finding]:
     host = app.ingress.host
     other = first.setdefault(host, app.name)
     if other != app.name:
-        reason = f"`{other}` has it already, and a host leads to one app"
-        yield Finding((*app.at, "host"), host, reason, "give it a host of its own")
+        yield Section(RULES["ingress"], app.at, app.ingress).found("host", other=other)
 
 
 def _names(reading: Reading) -> Iterator[Finding]:
@@ -393,23 +367,11 @@ def _names(reading: Reading) -> Iterator[Finding]:
 
 
 def _way_in(app: Exposed, reading: Reading, name: str | None) -> Iterator[Finding]:
-    cluster = reading.draft.clusters.get(name) if name else None
+    cluster, here = reading.draft.clusters.get(name) if name else None, Section(RULES["ingress"], app.at, None)
     if cluster is not None and cluster.other_stack:
-        yield Finding(
-            app.at,
-            None,
-            f"cluster `{name}` is that of stack `{cluster.other_stack}`, and who has a cluster decides what of it "
-            "is open to the outside",
-            "remove it, and use the port-forward command of the stack's outputs",
-            read=(("clusters", str(name), "cloud"),),
+        yield here.found(
+            "other-stack", shown=None, read=(("clusters", str(name), "cloud"),), name=name, cluster=cluster
         )
     elif isinstance(cluster, ReachableCluster) and cluster.ingress is None:
         place = ("clusters", str(name), "ingress")
-        yield Finding(
-            app.at,
-            None,
-            "nothing is known of the cluster that could carry it out",
-            f"write `{'.'.join(place)}: {{class_name: …, namespace: …}}`, as `kubectl get ingressclass` "
-            "and the pods of its controller show them",
-            read=(place,),
-        )
+        yield here.found("no-ingress", shown=None, read=(place,), place=".".join(place))

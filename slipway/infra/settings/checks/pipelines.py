@@ -1,6 +1,7 @@
 """Which pipelines a stack runs, by which names, and what each says of its own section."""
 
 from collections.abc import Iterator
+from pathlib import Path as File
 
 from slipway.infra.commands import page
 from slipway.infra.pipelines.contract import PipelineSettings, Section
@@ -19,8 +20,12 @@ from slipway.infra.placed import GATES_FOLDER, OWN_NAMES
 from slipway.infra.schema.base import PoolSettings
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.problems import Finding, Path, listed, nearest
+from slipway.infra.schema.rules import rules_of
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, folder, is_known, steps_if_any
+
+RULES = rules_of(File(__file__).with_name("rules.toml"))
+"""The rules of all checks in this folder."""
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""

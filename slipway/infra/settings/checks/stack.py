@@ -1,17 +1,22 @@
 """What a stack file says beside its clusters and pipelines: names, registry, secrets and metrics."""
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from slipway.infra.commands import page
 from slipway.infra.schema.names import label_findings, name_findings
 from slipway.infra.schema.problems import Finding, Path, key_of, listed, nearest
 from slipway.infra.schema.quantities import seconds
+from slipway.infra.schema.rules import Section
 from slipway.infra.schema.secret_values import NAME_OF_SECRET, InClear
+from slipway.infra.settings.checks.pipelines import RULES
 from slipway.infra.settings.checks.steps import targets
 from slipway.infra.settings.model import KEY, MetricsSettings, RegistrySettings
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY as PIPELINES
 from slipway.infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
+
+STACK = Section(RULES["stack"], (), None)
 
 
 def check_names(reading: Reading) -> Iterator[Finding]:
@@ -19,20 +24,10 @@ def check_names(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     yield from name_findings(("namespace",), draft.namespace)
     if draft.namespace == "default" or draft.namespace.startswith("kube-"):
-        yield Finding(
-            ("namespace",),
-            draft.namespace,
-            "a namespace that every cluster has already, and Slipway labels and owns its own",
-            "choose another name, such as `slipway`",
-        )
+        yield STACK.found("namespace", shown=draft.namespace)
     yield from name_findings(("service_account",), draft.service_account)
     if draft.service_account == "default":
-        yield Finding(
-            ("service_account",),
-            draft.service_account,
-            "Kubernetes makes a service account of that name in every namespace",
-            "choose another name, such as `runner`",
-        )
+        yield STACK.found("account", shown=draft.service_account)
     for name, cluster in draft.clusters.items():
         yield from name_findings(("clusters", name), name)
         for pool in cluster.pools:
@@ -44,12 +39,7 @@ def same_pool_names(reading: Reading) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for cluster, pool in sorted(reading.names):
         if pool in first and first[pool] != cluster:
-            yield Finding(
-                ("clusters", cluster, "pools", pool),
-                pool,
-                f"cluster `{first[pool]}` has a pool of that name too, and a step names only the pool",
-                "rename one of them",
-            )
+            yield STACK.found("pool-name", cluster, "pools", pool, shown=pool, first=first[pool])
         first.setdefault(pool, cluster)
 
 
@@ -59,11 +49,8 @@ def same_resource_names(reading: Reading) -> Iterator[Finding]:
     for cluster, pool in sorted(reading.names):
         taken, of = first.setdefault(f"{cluster}-{pool}", (pool, cluster))
         if of != cluster:
-            yield Finding(
-                ("clusters", cluster, "pools", pool),
-                pool,
-                f"with its cluster's name it reads `{cluster}-{pool}`, like pool `{taken}` of cluster `{of}`",
-                "rename one of them",
+            yield STACK.found(
+                "resource-name", cluster, "pools", pool, shown=pool, cluster=cluster, pool=pool, taken=taken, of=of
             )
 
 
@@ -134,12 +121,7 @@ def check_secrets(reading: Reading) -> Iterator[Finding]:
         if not value.get_secret_value():
             yield Finding(at, value, "empty", f"set it with {command}, or remove the key")
         elif isinstance(value, InClear):
-            yield Finding(
-                at,
-                value,
-                "a secret stands in clear in the stack file, and so in every clone",
-                f"withdraw it where it is valid, and set the new one with {command}",
-            )
+            yield STACK.found("clear-secret", name, shown=value, command=command)
 
 
 def _command(name: str) -> str:
@@ -202,72 +184,44 @@ def check_metrics(reading: Reading) -> Iterator[Finding]:
 
 def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
     if metrics.collect and not LEAST_INTERVAL <= seconds(metrics.interval) <= MOST_INTERVAL:
-        yield Finding(
-            (METRIC_KEY, "interval"),
-            metrics.interval,
-            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s",
-            "write for example `30s`",
+        yield Section(RULES["metrics"], (METRIC_KEY,), metrics).found(
+            "interval", least=LEAST_INTERVAL, most=MOST_INTERVAL
         )
 
 
 def _not_collected(metrics: MetricsSettings) -> Iterator[Finding]:
     for key in ("interval", "prometheus"):
         if key in metrics.model_fields_set:
-            yield Finding(
-                (METRIC_KEY, key),
-                None if key == "prometheus" else metrics.interval,
-                "a setting of what reads metrics, and `collect` is false",
-                "remove it, or write `collect: true`",
-                read=((METRIC_KEY, "collect"),),
-            )
+            shown = None if key == "prometheus" else metrics.interval
+            yield Section(RULES["metrics"], (METRIC_KEY,), metrics).found("uncollected", key, shown=shown)
 
 
 def _of_teams(draft: Draft) -> Iterator[Finding]:
     others = {cluster.other_stack for cluster in draft.clusters.values()} - {None}
     if others:
-        yield Finding(
-            (METRIC_KEY, "collect"),
-            True,
-            f"the clusters are those of stack {listed(sorted(map(str, others)), 'and')}, which decides what runs "
-            "there beside Jobs",
-            "write `collect: false`; the use of CPU and GPUs is measured all the same",
-            read=(("clusters",),),
+        names = listed(sorted(map(str, others)), "and")
+        yield Section(RULES["metrics"], (METRIC_KEY,), None).found(
+            "teams", shown=True, read=(("clusters",),), others=names
         )
 
 
 def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
     """Findings about what reads metrics on clusters whose cloud does not, of which the stack installs nothing."""
     at: Path = (METRIC_KEY, "prometheus")
+    here = Section(RULES["metrics"], (METRIC_KEY,), metrics)
     prometheus = metrics.prometheus
     own_clusters = {name: cluster for name, cluster in draft.clusters.items() if not cluster.other_stack}
     unread = [name for name, cluster in own_clusters.items() if not cluster.collects_metrics]
     if prometheus is None:
         if unread:
-            yield Finding(
-                at,
-                None,
-                f"no cloud reads the metrics of cluster {listed(unread, 'and')}",
-                f"install Prometheus with its operator as {page('metrics.md')} says, and write `prometheus: "
-                "{namespace: …}`; or write `collect: false`",
-                read=(("clusters",), (METRIC_KEY, "collect")),
-            )
+            words: dict[str, Any] = {"clusters": listed(unread, "and"), "page": page("metrics.md")}
+            yield here.found("unread", read=(("clusters",),), **words)
         return
     if own_clusters and not unread:
-        yield Finding(
-            at,
-            None,
-            "the cloud itself collects the metrics of all clusters of this stack",
-            "remove it",
-            read=(("clusters",),),
-        )
+        yield here.found("collected", shown=None, read=(("clusters",),))
         return
     yield from name_findings((*at, "namespace"), prometheus.namespace)
     yield from label_findings((*at, "pod_labels"), prometheus.pod_labels)
     yield from label_findings((*at, "labels"), prometheus.labels)
     if not prometheus.pod_labels:
-        yield Finding(
-            (*at, "pod_labels"),
-            None,
-            "every pod of the namespace would be let in",
-            "name a label of Prometheus's own pods",
-        )
+        yield here.found("labels", shown=None)

@@ -21,7 +21,8 @@ from slipway.infra.platform import Resources, add
 from slipway.infra.schema.base import PoolSettings
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, listed
 from slipway.infra.schema.quantities import cpu_millicores, mebibytes
-from slipway.infra.settings.checks.pipelines import pools_of
+from slipway.infra.schema.rules import Section
+from slipway.infra.settings.checks.pipelines import RULES, pools_of
 from slipway.infra.settings.model import KEY as REGISTRY
 from slipway.infra.settings.model import installed_residents
 from slipway.infra.settings.parsing import Draft, Reading
@@ -252,91 +253,47 @@ def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
 
 
 def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+    here = Section(RULES["step"], at, placed)
     if isinstance(placed, StepSettings | AppSettings):
         wrong = [finding for key in STEP_KEYS for finding in key.target_findings(at, placed, target, draft)]
         yield from wrong
         if not (target.pool.has_gpus and wrong):
-            yield from _gpus(at, placed, target, draft)
-        if isinstance(placed, StepSettings):
-            yield from _shared_memory(at, placed)
+            yield from _gpus(here, placed, target, draft)
+        if isinstance(placed, StepSettings) and placed.shm and mebibytes(placed.shm) > mebibytes(placed.memory):
+            yield here.found("shm", step=placed)
     elif target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
-        yield Finding(
-            (*at, "pool"),
-            placed.pool,
-            "the pool has GPUs, which would be paid for and idle",
-            f"take a pool without GPUs{f': {listed(without)}' if without else ''}",
-            read=target.keys_of("gpus"),
-        )
+        instead = f": {listed(without)}" if without else ""
+        yield here.found("pool-with-gpus", read=target.keys_of("gpus"), instead=instead)
     if target.pool.most_nodes == 0:
-        yield Finding(
-            (*at, "pool"),
-            placed.pool,
-            "the pool can have no node, so the pod would wait for a node for ever",
-            f"give pool `{target.name}` a node, or limits for the autoscaler",
-            read=((*target.at, "nodes"),),
-        )
+        yield here.found("no-node", read=((*target.at, "nodes"),), target=target)
     if target.node is not None:
         yield from _amounts(at, placed, target, target.node, draft)
 
 
-def _shared_memory(at: Path, step: StepSettings) -> Iterator[Finding]:
-    if step.shm and mebibytes(step.shm) > mebibytes(step.memory):
-        reason = f"what is in it counts for the step's `memory`, whose limit is {step.memory}"
-        fix = f"write `shm: {step.memory}` or less, or more `memory`"
-        yield Finding((*at, "shm"), step.shm, reason, fix, read=((*at, "memory"),))
-
-
-def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+def _gpus(here: Section, step: StepSettings | AppSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = target.keys_of("gpus")
-    what = "step" if isinstance(step, StepSettings) else "app"
     if step.gpus and not target.pool.has_gpus:
         with_gpus = [name for name, other in targets(draft).items() if other.pool.has_gpus]
-        yield Finding(
-            (*at, "gpus"),
-            step.gpus,
-            f"pool `{target.name}` has no GPUs",
-            f"take a pool with GPUs ({listed(with_gpus)}), or write `gpus: 0`" if with_gpus else "write `gpus: 0`",
-            read=((*at, "pool"), *read),
-        )
+        instead = f"take a pool with GPUs ({listed(with_gpus)}), or " if with_gpus else ""
+        yield here.found("no-gpus", read=read, target=target, instead=instead)
     elif not step.gpus and target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
-        yield Finding(
-            (*at, "gpus"),
-            step.gpus,
-            f"pool `{target.name}` has GPUs, which would be paid for and idle",
-            f"write how many the {what} uses, or take a pool without GPUs"
-            f"{f': {listed(without)}' if without else ''}",
-            read=((*at, "pool"), *read),
+        what, instead = (
+            "step" if isinstance(step, StepSettings) else "app",
+            f": {listed(without)}" if without else "",
         )
+        yield here.found("idle-gpus", read=read, target=target, what=what, instead=instead)
     elif step.gpus > 1 and target.pool.shares_gpus:
-        yield Finding(
-            (*at, "gpus"),
-            step.gpus,
-            f"pool `{target.name}` divides its GPUs, and a pod can use one share or partition of one",
-            "write `gpus: 1`",
-            read=((*at, "pool"), *read),
-        )
+        yield here.found("one-share", read=read, target=target)
     elif target.node is not None and step.gpus > target.node.gpus > 0:
-        yield Finding(
-            (*at, "gpus"),
-            step.gpus,
-            f"one node of pool `{target.name}` has {target.node.gpus}",
-            f"write `gpus: {target.node.gpus}` or less, or take a pool with more",
-            read=((*at, "pool"), *read),
-        )
+        yield here.found("few-gpus", read=read, target=target)
 
 
 def _scratch(at: Path, placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Finding]:
     for supplement in _supplements(placed, draft):
         if mebibytes(placed.ephemeral_storage) < mebibytes(supplement.scratch):
-            yield Finding(
-                (*at, "ephemeral_storage"),
-                placed.ephemeral_storage,
-                supplement.scratch_for,
-                f"write `ephemeral_storage: {supplement.scratch}` or more, or an `image` that has them",
-                read=((*at, "gpus"), (*at, "image")),
-            )
+            yield Section(RULES["step"], at, placed).found("scratch", supplement=supplement)
 
 
 def _supplements(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Supplement]:
