@@ -1,7 +1,9 @@
 """What stands in for a cloud where the program is evaluated without it, and what each of them owes."""
 
 import base64
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
@@ -16,6 +18,17 @@ EMULATED_CA_CERTIFICATE = base64.b64encode(
 
 EMULATED_DIGEST = f"sha256:{'0' * 64}"
 """Stands in for an image's that nobody has built."""
+
+
+def rows(table: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The outputs of resources by type, as the TOML file ``table`` has them: formats, and other values."""
+    return tomllib.loads(table.read_text(encoding="utf-8"))
+
+
+def filled(row: Mapping[str, Any], words: Mapping[str, Any], but: Sequence[str] = ()) -> Mapping[str, Any]:
+    """The outputs of a ``row`` without the keys ``but``, with ``words`` in its formats."""
+    shown = {key: value for key, value in row.items() if key not in but}
+    return {key: value.format_map(words) if isinstance(value, str) else value for key, value in shown.items()}
 
 
 class Emulator:

@@ -8,6 +8,7 @@ when pods are placed on them.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from slipway.infra import emulator
@@ -50,10 +51,14 @@ class Emulator(emulator.Emulator):
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""
-        known = _OUTPUTS.get(token)
-        if known is None:
+        if (known := _OUTPUTS.get(token)) is not None:
+            made = known(name, inputs)
+        elif (row := ROWS.get(token)) is not None:
+            words = {"region": "", **inputs, "account": ACCOUNT, "logical": name}
+            words["made"] = _id(row.get("prefix", ""), row.get("seed", "{logical}").format_map(words))
+            made = emulator.filled({"id": "{made}", **row}, words, but=("prefix", "seed"))
+        else:
             return None
-        made = known(name, inputs)
         if token == LAUNCH_TEMPLATE:
             self._templates[made["id"]] = inputs
         return made
@@ -108,29 +113,14 @@ def _arn(service: str, inputs: Inputs, resource: str) -> str:
     return f"arn:aws:{service}:{'' if service == 's3' else region}:{account}:{resource}"
 
 
-def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
-    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
-        id_ = _id(prefix, name)
-        return {"id": id_, "arn": _arn("ec2", inputs, f"{kind}/{id_}"), "ownerId": ACCOUNT, **more}
-
-    return outputs
-
-
-def _from_inputs(id_: str, arn: tuple[str, str] | None = None, **more: str) -> Outputs:
-    """The outputs of what is identified by its inputs alone: all texts, and the path of the ``arn`` of a service,
-    are formats of them.
-    """
-
-    def outputs(_: str, inputs: Inputs) -> Mapping[str, Any]:
-        made = {key: form.format_map(inputs) for key, form in {"id": id_, **more}.items()}
-        return {**made, "arn": _arn(arn[0], inputs, arn[1].format_map(inputs))} if arn else made
-
-    return outputs
+def _ec2(prefix: str, kind: str, name: str, inputs: Inputs) -> Mapping[str, Any]:
+    id_ = _id(prefix, name)
+    return {"id": id_, "arn": _arn("ec2", inputs, f"{kind}/{id_}"), "ownerId": ACCOUNT}
 
 
 def _vpc(name: str, inputs: Inputs) -> Mapping[str, Any]:
     return {
-        **_ec2("vpc", "vpc")(name, inputs),
+        **_ec2("vpc", "vpc", name, inputs),
         "defaultSecurityGroupId": _id("sg", f"{name}-default"),
         "mainRouteTableId": _id("rtb", f"{name}-main"),
     }
@@ -139,26 +129,7 @@ def _vpc(name: str, inputs: Inputs) -> Mapping[str, Any]:
 def _subnet(name: str, inputs: Inputs) -> Mapping[str, Any]:
     zone = inputs.get("availabilityZone") or inputs["availabilityZoneId"]
     known = {"availabilityZoneId": zone} if is_zone_id(zone) else {"availabilityZone": zone}
-    return {**_ec2("subnet", "subnet")(name, inputs), **known}
-
-
-def _address(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    # TEST-NET-3 (RFC 5737): an address that nobody has.
-    made = _id("eipalloc", name)
-    return {"id": made, "allocationId": made, "publicIp": "203.0.113.1", "arn": _arn("ec2", inputs, f"eip/{made}")}
-
-
-def _rule(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    made = _id("sgr", f"{name}/{inputs['securityGroupId']}")
-    return {"id": made, "securityGroupRuleId": made}
-
-
-def _launch_template(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {**_ec2("lt", "launch-template")(name, inputs), "latestVersion": 1, "defaultVersion": 1}
-
-
-def _placement_group(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": inputs["name"], "placementGroupId": _id("pg", name)}
+    return {**_ec2("subnet", "subnet", name, inputs), **known}
 
 
 def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
@@ -196,24 +167,10 @@ def _access(_: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": f"{made}:{inputs['policyArn']}" if inputs.get("policyArn") else made}
 
 
-def _pod_identity(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    made = _id("a", name)
-    arn = _arn("eks", inputs, f"podidentityassociation/{inputs['clusterName']}/{made}")
-    return {"id": arn, "associationId": made, "associationArn": arn}
-
-
 def _key(name: str, inputs: Inputs) -> Mapping[str, Any]:
     digest = hashlib.sha256(name.encode()).hexdigest()
     made = f"00000000-0000-0000-0000-{digest[:12]}"
     return {"id": made, "keyId": made, "arn": _arn("kms", inputs, f"key/{made}")}
-
-
-def _file_system(service: str) -> Outputs:
-    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
-        made = _id("fs", f"{service}/{name}")
-        return {"id": made, "arn": _arn(service, inputs, f"file-system/{made}"), "ownerId": ACCOUNT}
-
-    return outputs
 
 
 def _mount_target(name: str, inputs: Inputs) -> Mapping[str, Any]:
@@ -221,81 +178,20 @@ def _mount_target(name: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": _id("fsmt", name), "ownerId": ACCOUNT, **network}
 
 
-def _access_point(service: str, path: str) -> Outputs:
-    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
-        made = _id("fsap", f"{service}/{name}")
-        arn = _arn(service, inputs, path.format(system=inputs["fileSystemId"], point=made))
-        return {"id": made, "arn": arn, "ownerId": ACCOUNT}
-
-    return outputs
-
-
 _OUTPUTS: Mapping[str, Outputs] = {
     "aws:ec2/vpc:Vpc": _vpc,
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": _ec2("sg", "security-group"),
     "aws:ec2/subnet:Subnet": _subnet,
-    "aws:ec2/internetGateway:InternetGateway": _ec2("igw", "internet-gateway"),
-    "aws:ec2/eip:Eip": _address,
-    "aws:ec2/natGateway:NatGateway": _ec2("nat", "natgateway", publicIp="203.0.113.1"),
-    "aws:ec2/routeTable:RouteTable": _ec2("rtb", "route-table"),
-    "aws:ec2/flowLog:FlowLog": _ec2("fl", "vpc-flow-log"),
-    "aws:ec2/route:Route": _ec2("r", "route"),
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": _ec2("rtbassoc", "route-table-association"),
-    "aws:ec2/vpcEndpoint:VpcEndpoint": _ec2("vpce", "vpc-endpoint", prefixListId="pl-00000000"),
-    "aws:ec2/securityGroup:SecurityGroup": _ec2("sg", "security-group"),
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _rule,
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule,
-    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
-    LAUNCH_TEMPLATE: _launch_template,
     "aws:eks/cluster:Cluster": _cluster,
     NODE_GROUP: _node_group,
-    "aws:eks/addon:Addon": _from_inputs(
-        "{clusterName}:{addonName}", ("eks", "addon/{clusterName}/{addonName}/emulated")
-    ),
     "aws:eks/accessEntry:AccessEntry": _access,
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _pod_identity,
-    "aws:cloudwatch/logGroup:LogGroup": _from_inputs("{name}", ("logs", "log-group:{name}")),
     "aws:kms/key:Key": _key,
-    "aws:iam/role:Role": _from_inputs("{name}", ("iam", "role/{name}"), uniqueId="AROAEMULATED00000000"),
-    "aws:iam/rolePolicy:RolePolicy": _from_inputs("{role}:{name}"),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _from_inputs("{role}/{policyArn}"),
-    "aws:s3/bucket:Bucket": _from_inputs(
-        "{bucket}",
-        ("s3", "{bucket}"),
-        bucketDomainName="{bucket}.s3.amazonaws.com",
-        bucketRegionalDomainName="{bucket}.s3.{region}.amazonaws.com",
-    ),
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _from_inputs("{bucket}"),
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _from_inputs("{bucket}"),
-    "aws:s3/bucketVersioning:BucketVersioning": _from_inputs("{bucket}"),
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _from_inputs(
-        "{bucket}"
-    ),
-    "aws:s3/bucketPolicy:BucketPolicy": _from_inputs("{bucket}"),
-    "aws:s3/bucketLogging:BucketLogging": _from_inputs("{bucket}"),
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _from_inputs("{bucket}"),
-    "aws:s3/filesFileSystem:FilesFileSystem": _file_system("s3files"),
-    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _from_inputs("{fileSystemId}"),
     "aws:s3/filesMountTarget:FilesMountTarget": _mount_target,
-    "aws:s3/filesAccessPoint:FilesAccessPoint": _access_point(
-        "s3files", "file-system/{system}/access-point/{point}"
-    ),
-    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _from_inputs("{fileSystemId}"),
-    "aws:efs/fileSystem:FileSystem": _file_system("elasticfilesystem"),
-    "aws:efs/backupPolicy:BackupPolicy": _from_inputs("{fileSystemId}"),
     "aws:efs/mountTarget:MountTarget": _mount_target,
-    "aws:efs/accessPoint:AccessPoint": _access_point("elasticfilesystem", "access-point/{point}"),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": _from_inputs("{fileSystemId}"),
-    "aws:ecr/repository:Repository": _from_inputs(
-        "{name}",
-        ("ecr", "repository/{name}"),
-        registryId=ACCOUNT,
-        repositoryUrl=f"{ACCOUNT}.dkr.ecr.{{region}}.amazonaws.com/{{name}}",
-    ),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _from_inputs("{repository}", registryId=ACCOUNT),
-    "aws:autoscaling/tag:Tag": _from_inputs("{autoscalingGroupName},{tag[key]}"),
 }
+
+ROWS = emulator.rows(Path(__file__).parent / "data" / "emulated.toml")
+"""The outputs of all other types, which their names and inputs alone decide."""
 
 
 PARTITIONS = {

@@ -6,6 +6,7 @@ with, not from the settings it came from, so that a mistake in between is found 
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -50,8 +51,19 @@ class Emulator(emulator.Emulator):
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""
-        known = _OUTPUTS.get(token)
-        return known(name, inputs) if known else None
+        if (known := _OUTPUTS.get(token)) is not None:
+            return known(name, inputs)
+        if (row := ROWS.get(token)) is None:
+            return None
+        place = f"regions/{inputs['region']}" if inputs.get("region") else "global"
+        words = {
+            "name": f"{name}-0000000",
+            **inputs,
+            "logical": name,
+            "place": place,
+            "project": _project_of(inputs),
+        }
+        return emulator.filled(row, words)
 
     def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:
         """The result of a provider function; raises FileNotFoundError for an object that is not in ``store``."""
@@ -147,15 +159,6 @@ def _agent(service: str) -> Mapping[str, Any]:
     return {"emailAddress": email, "email": email, "member": f"serviceAccount:{email}"}
 
 
-def _compute(kind: str) -> Callable[[str, Inputs], Mapping[str, Any]]:
-    def outputs(_: str, inputs: Inputs) -> Mapping[str, Any]:
-        place = f"regions/{inputs['region']}" if inputs.get("region") else "global"
-        path = f"projects/{_project_of(inputs)}/{place}/{kind}/{inputs['name']}"
-        return {"id": path, "selfLink": f"https://www.googleapis.com/compute/v1/{path}"}
-
-    return outputs
-
-
 def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
     path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/clusters/{inputs['name']}"
     endpoints = inputs["controlPlaneEndpointsConfig"]
@@ -179,38 +182,6 @@ def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
-def _node_pool(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{inputs['cluster']}/nodePools/{inputs['name']}", "version": "1.0.0-emulated"}
-
-
-def _service_account(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    project = _project_of(inputs)
-    email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
-    path = f"projects/{project}/serviceAccounts/{email}"
-    return {
-        "id": path,
-        "name": path,
-        "email": email,
-        "member": f"serviceAccount:{email}",
-        "uniqueId": "000000000000000000000",
-    }
-
-
-def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    name = inputs["name"]
-    return {
-        "id": name,
-        "url": f"gs://{name}",
-        "selfLink": f"https://www.googleapis.com/storage/v1/b/{name}",
-        "projectNumber": PROJECT_NUMBER,
-    }
-
-
-def _repository(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/repositories/{inputs['repositoryId']}"
-    return {"id": path, "name": inputs["repositoryId"], "createTime": "2026-01-01T00:00:00Z"}
-
-
 def _filestore(_: str, inputs: Inputs) -> Mapping[str, Any]:
     path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/instances/{inputs['name']}"
     # TEST-NET-3 (RFC 5737): an address that nobody has.
@@ -219,19 +190,6 @@ def _filestore(_: str, inputs: Inputs) -> Mapping[str, Any]:
         for network in inputs["networks"]
     ]
     return {"id": path, "networks": networks, "createTime": "2026-01-01T00:00:00Z", "etag": "emulated"}
-
-
-def _key_ring(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    called = inputs.get("name") or f"{name}-0000000"
-    return {
-        "id": f"projects/{_project_of(inputs)}/locations/{inputs['location']}/keyRings/{called}",
-        "name": called,
-    }
-
-
-def _key(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    called = inputs.get("name") or f"{name}-0000000"
-    return {"id": f"{inputs['keyRing']}/cryptoKeys/{called}", "name": called}
 
 
 def _service_identity(_: str, inputs: Inputs) -> Mapping[str, Any]:
@@ -245,37 +203,11 @@ def _service_identity(_: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": f"projects/{_project_of(inputs)}/services/{service}", **_agent(agent)}
 
 
-def _audit(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{_project_of(inputs)}/audit_config/{inputs['service']}", "etag": "emulated"}
-
-
-def _service(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{_project_of(inputs)}/{inputs['service']}"}
-
-
-def _grant(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{name}/{inputs['role']}", "etag": "emulated"}
-
-
 _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
-    "gcp:projects/service:Service": _service,
     "gcp:projects/serviceIdentity:ServiceIdentity": _service_identity,
-    "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit,
-    "gcp:kms/keyRing:KeyRing": _key_ring,
-    "gcp:kms/cryptoKey:CryptoKey": _key,
-    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": _grant,
-    "gcp:compute/network:Network": _compute("networks"),
-    "gcp:compute/subnetwork:Subnetwork": _compute("subnetworks"),
-    "gcp:compute/router:Router": _compute("routers"),
-    "gcp:compute/routerNat:RouterNat": _compute("routerNats"),
-    "gcp:artifactregistry/repository:Repository": _repository,
-    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": _grant,
-    "gcp:serviceaccount/account:Account": _service_account,
-    "gcp:serviceaccount/iAMMember:IAMMember": _grant,
-    "gcp:projects/iAMMember:IAMMember": _grant,
-    "gcp:storage/bucket:Bucket": _bucket,
     "gcp:filestore/instance:Instance": _filestore,
-    "gcp:storage/bucketIAMMember:BucketIAMMember": _grant,
     CLUSTER: _cluster,
-    NODE_POOL: _node_pool,
 }
+
+ROWS = emulator.rows(Path(__file__).parent / "data" / "emulated.toml")
+"""The outputs of all other types, which their names and inputs alone decide."""
