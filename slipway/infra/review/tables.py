@@ -50,6 +50,12 @@ def durations(path: Path) -> Mapping[tuple[str, str], Seconds]:
 
 
 @cache
+def facts_from(file: Path) -> Mapping[str, Any]:
+    """What a TOML file says that needs no shape of its own: lists and tables of names."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+@cache
 def replacing_from(file: Path) -> Mapping[str, Sequence[str]]:
     """By resource type, the paths of the properties whose change replaces it, as its provider's schema says."""
     return json.loads(file.read_text(encoding="utf-8"))["types"]

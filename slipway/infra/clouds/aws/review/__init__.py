@@ -25,7 +25,10 @@ from slipway.infra.review.stack import (
     texts,
     unknown,
 )
-from slipway.infra.review.tables import holdings_from, in_place_from, replacing_from
+from slipway.infra.review.tables import facts_from, holdings_from, in_place_from, replacing_from
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 EKS_CLUSTER = "aws:eks/cluster:Cluster"
 ROLE = "aws:iam/role:Role"
@@ -33,25 +36,9 @@ ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 INLINE = "aws:iam/rolePolicy:RolePolicy"
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
-MANAGED: Mapping[str, str] = {
-    "AmazonEKSClusterPolicy": "run the cluster",
-    "AmazonEKSWorkerNodePolicy": "join the cluster",
-    "AmazonEC2ContainerRegistryPullOnly": "pull images",
-    "AmazonEC2ContainerRegistryReadOnly": "pull images",
-    "AmazonEKS_CNI_Policy": "give pods addresses",
-    "AdministratorAccess": "do everything",
-    "PowerUserAccess": "do everything but IAM",
-}
-"""Policies of AWS's own in a few words; others are shown by their names."""
+MANAGED: Mapping[str, str] = FACTS["managed_policies"]
 
-TARGETS: Mapping[str, str] = {
-    "aws:s3/bucket:Bucket": "use the bucket's objects",
-    "aws:s3/filesFileSystem:FilesFileSystem": "mount its file system",
-    "aws:efs/fileSystem:FileSystem": "mount the file system",
-    "aws:kms/key:Key": "use the key",
-}
-"""What an inline policy is about, by the type of the resources in it: before the first update their names, and so
-the policy, are not known."""
+TARGETS: Mapping[str, str] = FACTS["targets"]
 
 STORES = frozenset(TARGETS) - {"aws:kms/key:Key"}
 

@@ -29,7 +29,10 @@ from slipway.infra.review.stack import (
     text,
     whole,
 )
-from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of, scaled
+from slipway.infra.review.tables import RESERVED, facts_from, price_table, priced_in, rate_of, scaled
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml", prices_of(CLOUD))
 
@@ -88,32 +91,7 @@ def _machine(name: str, region: str, column: str) -> Price | None:
     return scaled(vcpu, known.vcpus) if known else None
 
 
-FREE = (
-    "aws:iam/*",
-    "aws:autoscaling/*",
-    "aws:vpc/*",
-    "aws:ec2/vpc:*",
-    "aws:ec2/subnet:*",
-    "aws:ec2/route:*",
-    "aws:ec2/routeTable*",
-    "aws:ec2/internetGateway:*",
-    "aws:ec2/flowLog:*",
-    "aws:ec2/egressOnlyInternetGateway:*",
-    "aws:ec2/*ecurityGroup*",
-    "aws:ec2/launchTemplate:*",
-    "aws:ec2/placementGroup:*",
-    "aws:ecr/*Policy:*",
-    "aws:efs/accessPoint:*",
-    "aws:efs/mountTarget:*",
-    "aws:efs/*Policy:*",
-    "aws:eks/access*",
-    "aws:eks/addon:*",
-    "aws:eks/podIdentityAssociation:*",
-    "aws:kms/alias:*",
-    "aws:s3/bucket?*:*",
-    "aws:s3/files?*:*",
-)
-"""Types that cost nothing by themselves; some only tell how another one is kept, which is billed."""
+FREE: Sequence[str] = FACTS["free"]
 
 
 def charges(stack: Stack) -> Sequence[Charge]:

@@ -1,7 +1,7 @@
 """Policies about resources of AWS."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from slipway.infra.clouds.aws.nodes import CLUSTER
@@ -19,6 +19,10 @@ from slipway.infra.review.stack import (
     texts,
     whole_internet,
 )
+from slipway.infra.review.tables import facts_from
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
@@ -76,29 +80,7 @@ def _load_balancers(stack: Stack) -> Iterator[Violation]:
             yield Violation(balancer.urn, "it has public addresses", "set internal: true")
 
 
-LIMITS = (
-    "aws:principalaccount",
-    "aws:principalarn",
-    "aws:principalorgid",
-    "aws:principalorgpaths",
-    "aws:sourceaccount",
-    "aws:sourcearn",
-    "aws:sourceip",
-    "aws:sourceorgid",
-    "aws:sourceorgpaths",
-    "aws:sourceowner",
-    "aws:sourcevpc",
-    "aws:sourcevpce",
-    "aws:userid",
-    "kms:calleraccount",
-    "s3:dataaccesspointaccount",
-    "s3:dataaccesspointarn",
-)
-"""Condition keys that limit a statement for every principal to some of them.
-
-Source: "The meaning of public",
-https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-control-block-public-access.html, 2026-11-20.
-"""
+LIMITS: Sequence[str] = FACTS["limiting_conditions"]
 
 
 def statements_of(document: object) -> list[Properties]:

@@ -33,7 +33,10 @@ from slipway.infra.review.stack import (
     text,
     texts,
 )
-from slipway.infra.review.tables import computed_from, holdings_from, in_place_from, replacing_from
+from slipway.infra.review.tables import computed_from, facts_from, holdings_from, in_place_from, replacing_from
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 FIREWALL = "gcp:compute/firewall:Firewall"
 FILESTORE = "gcp:filestore/instance:Instance"
@@ -55,19 +58,7 @@ OF_AGENTS = re.compile(
 Source: https://docs.cloud.google.com/iam/docs/service-agents, 2026-11-24.
 """
 
-SCOPES = (
-    "bucket",
-    "cryptoKeyId",
-    "repository",
-    "serviceAccountId",
-    "secretId",
-    "topic",
-    "dataset",
-    "folder",
-    "orgId",
-    "project",
-)
-"""The properties that name what a grant is on, the narrowest first."""
+SCOPES: Sequence[str] = FACTS["scopes"]
 
 
 def outside_grants(stack: Stack) -> Sequence[Grant]:
@@ -166,18 +157,7 @@ INPUT_TITLE = "slipway-input-"
 OBJECTS = re.compile(r'"projects/_/buckets/([^/"]+)/objects/([^"]+)/"')
 """The objects below a folder, in a condition."""
 
-WORDS: Mapping[str, str] = {
-    "roles/container.defaultNodeServiceAccount": "write logs and metrics",
-    "roles/artifactregistry.reader": "pull images",
-    "roles/serviceusage.serviceUsageConsumer": "stream images",
-    STORE_ROLE: "read and write the bucket's objects",
-    "roles/storage.legacyBucketReader": "list the names of the bucket's objects",
-    "roles/storage.objectViewer": "read the bucket's objects",
-    "roles/storage.admin": "administer buckets",
-    "roles/owner": "own the project",
-    "roles/editor": "edit the project",
-}
-"""Roles in a few words; others are shown as they are."""
+WORDS: Mapping[str, str] = FACTS["roles"]
 
 
 def identities(stack: Stack) -> Sequence[Identity]:

@@ -21,6 +21,10 @@ from slipway.infra.review.stack import (
     texts,
     whole_internet,
 )
+from slipway.infra.review.tables import facts_from
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
 """Anyone, and anyone with any Google account.
@@ -126,26 +130,11 @@ def _load_balancers(stack: Stack) -> Iterator[Violation]:
 
 BUCKET = "gcp:storage/bucket:Bucket"
 
-GRANTS = (
-    "gcp:storage/bucketIAMMember:BucketIAMMember",
-    "gcp:storage/bucketIAMBinding:BucketIAMBinding",
-    "gcp:storage/bucketIAMPolicy:BucketIAMPolicy",
-    "gcp:storage/managedFolderIamMember:ManagedFolderIamMember",
-    "gcp:storage/managedFolderIamBinding:ManagedFolderIamBinding",
-    "gcp:storage/managedFolderIamPolicy:ManagedFolderIamPolicy",
-)
+GRANTS: Sequence[str] = FACTS["bucket_grants"]
 
-ACCESS_LISTS = (
-    "gcp:storage/bucketAccessControl:BucketAccessControl",
-    "gcp:storage/bucketACL:BucketACL",
-    "gcp:storage/defaultObjectAccessControl:DefaultObjectAccessControl",
-    "gcp:storage/defaultObjectACL:DefaultObjectACL",
-    "gcp:storage/objectAccessControl:ObjectAccessControl",
-    "gcp:storage/objectACL:ObjectACL",
-)
+ACCESS_LISTS: Sequence[str] = FACTS["access_lists"]
 
-PUBLIC_ACLS = frozenset({"publicRead", "publicReadWrite", "authenticatedRead"})
-"""Source: https://cloud.google.com/storage/docs/access-control/lists#predefined-acl, 2026-11-20."""
+PUBLIC_ACLS = frozenset[str](FACTS["public_acls"])
 
 
 def _public(stack: Stack) -> Iterator[Violation]:

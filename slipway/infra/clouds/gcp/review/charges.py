@@ -38,8 +38,11 @@ from slipway.infra.review.stack import (
     texts,
     whole,
 )
-from slipway.infra.review.tables import RESERVED, price_table, priced_in, rate_of
+from slipway.infra.review.tables import RESERVED, facts_from, price_table, priced_in, rate_of
 from slipway.infra.schema.quantities import amounts
+
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
 
 _TEMPLATE = ("spec", "template")
 
@@ -274,23 +277,7 @@ DEFAULT_CLASS, DEFAULT_DISK = "standard-rwo", "pd-standard"
 the driver makes for a class without a type. Source:
 https://cloud.google.com/kubernetes-engine/docs/concepts/persistent-volumes, read 2026-11-22."""
 
-FREE = (
-    "gcp:projects/*",
-    "gcp:serviceaccount/*",
-    "gcp:iam/*",
-    "gcp:kms/keyRing:*",
-    "gcp:*IAM*",
-    "gcp:*Iam*",
-    "gcp:compute/network:*",
-    "gcp:compute/router:*",
-    "gcp:compute/route:*",
-    "gcp:compute/firewall:*",
-    "gcp:compute/sSLPolicy:*",
-    "gcp:certificatemanager/certificateMap*",
-    "gcp:monitoring/dashboard:*",
-    "gcp:storage/bucketObject:*",
-)
-"""Types that cost nothing by themselves; an object counts in its bucket."""
+FREE: Sequence[str] = FACTS["free"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Policies about resources of Google Cloud."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from slipway.infra.clouds.gcp import autopilot, nodes
@@ -19,25 +19,12 @@ from slipway.infra.review.stack import (
     texts,
     whole,
 )
-from slipway.infra.review.tables import hourly, node_price
+from slipway.infra.review.tables import facts_from, hourly, node_price
 
-SELECTED = (
-    "cloud.google.com/compute-class",
-    "cloud.google.com/machine-family",
-    "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-accelerator-count",
-    "cloud.google.com/gke-gpu-driver-version",
-    "cloud.google.com/gke-ephemeral-storage-local-ssd",
-    "cloud.google.com/gke-spot",
-    "cloud.google.com/gke-placement-group",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/os",
-)
-"""Labels that a pod may select its nodes by: those of a refusal, "Autopilot only allows labels with keys"
-(https://github.com/GoogleCloudPlatform/ai-on-gke/pull/983, 2025-02-17, as far as it is quoted), and those of
-Google's pages on GPUs and architectures."""
+FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")
+
+
+SELECTED: Sequence[str] = FACTS["selectable"]
 
 HOST = ("hostNetwork", "hostPID", "hostIPC")
 
