@@ -18,10 +18,6 @@ def builds_namespace(namespace: str) -> str:
     return fit(f"{namespace}-images", KUBERNETES_NAME_LIMIT)
 
 
-STORE_KIND: Path = ("store", "kind")
-"""Where the store's kind stands in a stack file."""
-
-
 @dataclass(frozen=True)
 class AppAccess:
     """An app that has the store mounted: its Kubernetes service account, and the folder that it may write.

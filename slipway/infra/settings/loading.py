@@ -16,7 +16,6 @@ from slipway.infra.schema.repairs import as_written
 from slipway.infra.settings.checks import (
     apps,
     cluster_runs,
-    inputs,
     kueue,
     pipelines,
     places,
@@ -35,7 +34,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.check,
     pipelines.same_job_names,
     pipelines.too_many_steps,
-    inputs.check,
+    pipelines.check_inputs,
     steps.check_caches,
     cluster_runs.check,
     places.check,
@@ -166,7 +165,7 @@ def _overlay_problems(
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
-    yield from inputs.overlay_problems(rest, overlay)
+    yield from pipelines.overlay_problems(rest, overlay)
     reading, findings = _examine(lay_over(rest, overlay_settings(overlay)), resolve)
     for finding in reading.renamed:
         if _reaches(overlay, finding.path):
