@@ -88,7 +88,7 @@ def words_in_backticks() -> Mapping[str, str]:
                 continue
             for line, text in texts:
                 for word in re.findall(r"`([^`\n]+)`", text):
-                    places.setdefault(re.sub(r"<[^<>]*>|…", HOLE, word), f"{place}:{line}")
+                    places.setdefault(re.sub(r"<[^<>]*>|…|\{[a-z_.]+\}", HOLE, word), f"{place}:{line}")
     return places
 
 

@@ -190,7 +190,7 @@ def node_count_findings(place: Path, nodes: Model) -> Iterator[Finding]:
         read = tuple(here[key] for key in limits)
         yield Finding(here["count"], said["count"], reason, "keep `count`, or the limits", read)
     if per_zone and total:
-        counts = f"{listed(per_zone, 'and')} count them per zone; GKE takes one kind"
+        counts = f"{listed(per_zone, 'and')} count them per zone; a pool takes one kind"
         reason, fix = (
             f"counts nodes over all zones, and {counts}",
             "keep `min` and `max`, or `total_min` and `total_max`",

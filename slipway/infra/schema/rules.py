@@ -1,5 +1,6 @@
 """Rules about a section of settings as rows of a table: which key is wrong, why, and what to write instead."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any
 
 from slipway.infra.schema.base import Model
 from slipway.infra.schema.problems import Finding, Path, did_you_mean
+
+WORD = re.compile(r"\{[a-z_]+(\.[a-z_]+)*(:[g,])?\}")
 
 UNSET = object()
 """In place of a value that stands in the section itself."""
@@ -58,7 +61,7 @@ class Section:
         row = self.rows[rule]
         parts: Path = (*filter(None, row.key.split(".")), *below)
         value = _plain(_at(self.values, parts) if shown is UNSET else shown)
-        reason, fix = row.reason.format(**words), row.fix.format(**words)
+        reason, fix = _filled(row.reason, words), _filled(row.fix, words)
         if known is not None:
             fix = did_you_mean(value, known, fix)
         keys = filter(None, (*row.read, row.excludes, row.needs))
@@ -79,6 +82,11 @@ class Section:
         assert self.values is not None
         default: object = type(self.values).model_fields[key].get_default(call_default_factory=True)
         return getattr(self.values, key) != default
+
+
+def _filled(text: str, words: Mapping[str, object]) -> str:
+    """``text`` with ``words`` in place of their names in braces; other braces are YAML's."""
+    return WORD.sub(lambda match: match[0].format_map(words), text)
 
 
 @cache

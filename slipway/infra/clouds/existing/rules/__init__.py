@@ -139,16 +139,16 @@ def _contradictions(
 ) -> Iterator[Finding]:
     here = Section(RULES["same-nodes"], (*place, name), other)
     if one.has_gpus and other.has_gpus:
-        found = here.found("gpus", first=first)
+        finding = here.found("gpus", first=first)
     elif _pool_taints(one) != _pool_taints(other):
         taints = listed(sorted(_pool_taints(one)), "and") or "no taints"
-        found = here.found("taints", shown=sorted(_pool_taints(other)), first=first, taints=taints)
+        finding = here.found("taints", shown=sorted(_pool_taints(other)), first=first, taints=taints)
     elif one.most_nodes != other.most_nodes:
-        found = here.found("nodes", shown=other.most_nodes, first=first, one=one)
+        finding = here.found("nodes", shown=other.most_nodes, first=first, one=one)
     else:
         return
     keys = ("selector", "taints", "nodes", "label_nodes", "accelerator", "gpus")
-    yield replace(found, all_of=tuple((*place, pool, key) for pool in (first, name) for key in keys))
+    yield replace(finding, all_of=tuple((*place, pool, key) for pool in (first, name) for key in keys))
 
 
 def _pool_taints(pool: ExistingPool) -> set[str]:
