@@ -90,9 +90,6 @@ def change_mode(folder: Path, *, writable: bool) -> None:
                 entry.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
 
 
-# Folders that a command cleans: only those with its own mark.
-
-
 LOCK = "lock"
 MARK = b"folder of slipway, last used by process "
 """How the lock file of such a folder begins. Any program may leave a file called `lock`."""

@@ -14,6 +14,7 @@ from slipway.evaluated.phrasing import duration, join, money
 from slipway.evaluated.places import MovedStep, is_held, moved_steps, moves_of
 from slipway.evaluated.workloads import gpus_of, workload_of
 from slipway.infra.kubernetes.review import CLAIM, VOLUME, volume_of
+from slipway.infra.pipelines.file.shape import STEP_KEYS
 from slipway.infra.placed import CODE
 from slipway.infra.placed_model import PlacedStep
 from slipway.infra.platform import GPU_RESOURCE
@@ -39,23 +40,12 @@ DECIDES: Mapping[str, str] = {
     "hardware": "the accelerators of its places",
     "choices": "how the best of its inputs is chosen",
     "places": "its directory or its mounts",
-    "search": "what it searches for",
-    "items": "which items it has",
 }
-"""What decides a step's result (`PlacedStep.decides`) as text. Accelerators, nodes and data have sentences."""
+"""What decides a step's result (`PlacedStep.decides`) as text. Accelerators, data and keys of features have
+sentences of their own."""
 
 OF_SLIPWAY = "how Slipway runs it"
 """The rest of what decides a result."""
-
-TELLS: Mapping[str, str] = {
-    "workers": "the number of its workers changed from {} to {}",
-    "lease": "its lease, in seconds, changed from {} to {}",
-    "attempts": "the number of attempts at an item changed from {} to {}",
-    "allow_failed": "how many of its items may fail changed from {} to {}",
-    "wait": "how long its pods wait for one another changed from {} s to {} s",
-    "port": "the port at which its pods meet changed from {} to {}",
-}
-"""`PlacedStep.tells` as text."""
 
 PARTS: Mapping[str, str] = {
     "image": "its image",
@@ -90,8 +80,7 @@ def step_causes(old: PlacedStep, new: PlacedStep) -> list[str]:
     return [
         *_file_causes(old.files, new.files),
         *data_causes(old, new).values(),
-        *_told(old.tells, new.tells),
-        *_nodes(old.decides.get("nodes"), new.decides.get("nodes")),
+        *(cause for key in STEP_KEYS for cause in key.causes(old, new)),
         *dict.fromkeys(_decided(old.decides, new.decides)),
     ]
 
@@ -131,34 +120,13 @@ def find_scope(old: PlacedStep, new: PlacedStep, causes: Sequence[str], inputs: 
     return "changed" if causes and from_items.issuperset(causes) else "all"
 
 
-def _told(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    for name, words in TELLS.items():
-        if name in before and name in after and before[name] != after[name]:
-            yield words.format(before[name], after[name])
-    if before and after and before.get("queue") != after.get("queue"):
-        queue = after.get("queue")
-        yield f"its items come from {queue} now" if queue else "each of its workers has its own share of the items"
-
-
-def _nodes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[str]:
-    counts = [side["count"] if side else 1 for side in (before, after)]
-    if counts[0] != counts[1]:
-        yield f"the number of its nodes changed from {counts[0]} to {counts[1]}, which gives another result"
-    elif before and after and before["roles"] != after["roles"]:
-        roles = [",".join(f"{role}={count}" for role, count in side["roles"]) for side in (before, after)]
-        said = [words or "workers alone" for words in roles]
-        yield f"the roles of its pods changed from {said[0]} to {said[1]}, which gives another result"
-
-
 def _decided(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*after, *before]):
         old, new = before.get(name), after.get(name)
-        if old == new or name in {"nodes", "data"}:
+        if old == new or name == "data" or any(name in key.explains for key in STEP_KEYS):
             continue
         if name == "accelerator" and old and new:
             yield f"its accelerator changed from {old} to {new}"
-        elif name == "items" and old and new and old["files"] == new["files"]:
-            yield f"its mode changed from {old['mode']} to {new['mode']}"
         elif name != "accelerator":
             yield f"{DECIDES.get(name, OF_SLIPWAY)} changed"
 
@@ -283,7 +251,7 @@ class _Runs:
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
             nodes=workload.pods if workload.together else 1,
-            because="; ".join([*causes, *_items_words(items, new)]),
+            because="; ".join([*causes, *_remarks(items, new)]),
             items=items,
         )
 
@@ -404,20 +372,16 @@ class _Runs:
         return any(self._operations.get(urn) in COMES and f"{JOB}::" not in urn for urn in origins)
 
 
-_TRIALS = "it tries {trials} combinations, {at_once} at once, but for those that it has tried before"
+_SCOPES: Mapping[Again, str] = {
+    "all": "it works on all of its items again",
+    "changed": "it works only on items that are new or changed",
+}
 
 
-def _items_words(items: Again, step: PlacedStep | None) -> list[str]:
-    """On which of its items a Job works, and how many combinations its search tries."""
-    scopes = {
-        "all": "it works on all of its items again",
-        "changed": "it works only on items that are new or changed",
-    }
-    search = step.decides.get("search") if step else None
-    return [
-        *([scopes[items]] if items else []),
-        *([_TRIALS.format(**search)] if search else []),
-    ]
+def _remarks(items: Again, step: PlacedStep | None) -> list[str]:
+    """On which of its items a Job works, and what its keys say beside that."""
+    scope = [_SCOPES[items]] if items else []
+    return [*scope, *(remark for key in STEP_KEYS for remark in (key.remarks(step) if step else ()))]
 
 
 def _parts(compared: ResourceDiff) -> list[str]:

@@ -105,8 +105,6 @@ def _typed(value: Any, declared: str, place: str, key: str) -> Iterator[Refusal]
             yield from _typed(member, declared.removeprefix("dict(str, ")[:-1], f"{place}.{name}", key)
 
 
-# Rules beyond fields and types.
-
 # fmt: off
 NEVER_NEGATIVE = {
     "activeDeadlineSeconds", "backoffLimit", "completions", "initialDelaySeconds", "minReadySeconds",

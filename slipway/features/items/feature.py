@@ -23,7 +23,7 @@ from slipway.infra.pipelines.results import (
     items_table,
 )
 from slipway.infra.pipelines.scripts import is_script, script_of
-from slipway.infra.pipelines.step_keys import INTERRUPTED, KILLED, InPod, StepKey, StepPart
+from slipway.infra.pipelines.step_keys import INTERRUPTED, KILLED, InPod, StepKey, StepPart, told
 from slipway.infra.schema.base import Duration, Int, Model, refuse
 from slipway.infra.schema.paths import pattern_problem
 from slipway.infra.schema.problems import Finding, Path, listed
@@ -41,6 +41,14 @@ QUEUE, STATIC = "queue", "static"
 """How items come to workers: a service hands them out, or each has its own share."""
 
 ORDERED = "ordered"
+
+TOLD: Mapping[str, str] = {
+    "workers": "the number of its workers changed from {} to {}",
+    "lease": "its lease, in seconds, changed from {} to {}",
+    "attempts": "the number of attempts at an item changed from {} to {}",
+    "allow_failed": "how many of its items may fail changed from {} to {}",
+}
+"""`Items.tells` as text."""
 
 MOST_WORKERS = 1000
 """Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
@@ -167,16 +175,6 @@ class Items(StepPart):
         return flags
 
 
-def items_of(step: Any) -> StepItems | None:
-    """What a step of the file says of its items."""
-    return step.items
-
-
-def workers_of(step: Any) -> int | None:
-    """How many workers a step of the file has."""
-    return step.workers
-
-
 class ItemsKey(StepKey):
     """The key `items`, and `workers` beside it."""
 
@@ -186,6 +184,7 @@ class ItemsKey(StepKey):
     references: ClassVar[Mapping[str, str]] = dict.fromkeys(
         pods.OF_ITEMS, "add `items`, with a pattern of `files`, or remove it"
     )
+    explains: ClassVar[Sequence[str]] = (ITEMS,)
     is_indexed: ClassVar[bool] = True
     has_own_outputs: ClassVar[bool] = True
 
@@ -194,11 +193,6 @@ class ItemsKey(StepKey):
         mode = step.items.mode if step.items else "parallel"
         queue = step.items and step.items.queue
         workers = Annotated[Int, Field(ge=1, le=MOST_WORKERS)]
-        about = {
-            WORKERS: "Pods that work on its items at once.",
-            MODE: "Whether its items wait for one another.",
-            ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
-        }
 
         def has_queue(value: str) -> str:
             if value == QUEUE and step.items and not queue:
@@ -207,10 +201,15 @@ class ItemsKey(StepKey):
             return value
 
         assignment = Annotated[Literal["queue", "static"], AfterValidator(has_queue)]
+        order = "Whether its items wait for one another."
+        handing = "Whether a service hands its items out, or each worker has its own share."
         return {
-            WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
-            MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),
-            ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=about[ASSIGNMENT])),
+            WORKERS: (
+                workers,
+                Field(default=step.workers or 1, description="Pods that share its items."),
+            ),
+            MODE: (StepItems.model_fields["mode"].annotation, Field(default=mode, description=order)),
+            ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=handing)),
         }
 
     def findings(self, file: Any) -> Iterator[Finding]:
@@ -266,6 +265,22 @@ class ItemsKey(StepKey):
             results=(items_table(declare_columns(step.items.columns)),),
         )
 
+    def causes(self, old: Any, new: Any) -> Iterator[str]:
+        """How the work is shared, and which items there are."""
+        yield from told(TOLD, old, new)
+        queue = new.tells.get("queue")
+        if old.tells and new.tells and old.tells.get("queue") != queue:
+            yield (
+                f"its items come from {queue} now"
+                if queue
+                else "each of its workers has its own share of the items"
+            )
+        before, after = old.decides.get(ITEMS), new.decides.get(ITEMS)
+        if before and after and before["files"] == after["files"] and before != after:
+            yield f"its mode changed from {before['mode']} to {after['mode']}"
+        elif before != after:
+            yield "which items it has changed"
+
 
 def waiting(at: Path, mode: str, workers: int, read: tuple[Path, ...]) -> Iterator[Finding]:
     """More workers than can work, however the items are handed out."""
@@ -278,11 +293,11 @@ PATTERN = re.compile(r"\{(?P<root>[^{}]*)\}/+(?P<rest>.*[^/])", re.DOTALL)
 """A pattern of files: a directory that a reference names, and what is below it."""
 
 
-def _check(declared: "PipelineFile") -> Iterator[Finding]:
+def _check(declared: Any) -> Iterator[Finding]:
     """Findings about items, workers, and what a step with items can have."""
     for name, step in declared.steps.items():
         at: Path = ("steps", name)
-        items, workers = items_of(step), workers_of(step)
+        items, workers = step.items, step.workers
         if items is None:
             if workers is not None:
                 reason = "only a step with `items` has workers: several pods would write one directory"
@@ -293,7 +308,7 @@ def _check(declared: "PipelineFile") -> Iterator[Finding]:
         yield from waiting((*at, WORKERS), items.mode, workers or 1, read=((*at, ITEMS, MODE),))
         yield from _item_reference(at, step)
         yield from _results(at, step, items)
-    if any(items_of(step) for step in declared.steps.values()):
+    if any(step.items for step in declared.steps.values()):
         yield from _names(declared)
 
 

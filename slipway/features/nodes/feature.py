@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from pydantic import BeforeValidator, Field
 
 from slipway.infra.features import Feature
-from slipway.infra.pipelines.step_keys import INTERRUPTED, KILLED, InPod, StepKey, StepPart, field_as
+from slipway.infra.pipelines.step_keys import INTERRUPTED, KILLED, InPod, StepKey, StepPart, field_as, told
 from slipway.infra.schema.base import Duration, Int, Model, refuse
 from slipway.infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
 from slipway.infra.schema.quantities import seconds
@@ -25,6 +25,12 @@ NODES, WAIT = "nodes", "wait"
 
 MOST = 256
 """Pods of one training. A mistake has more."""
+
+TOLD: Mapping[str, str] = {
+    WAIT: "how long its pods wait for one another changed from {} s to {} s",
+    "port": "the port at which its pods meet changed from {} to {}",
+}
+"""`Nodes.tells` as text."""
 
 NEIGHBOUR_FAILED = 15
 """The exit code of a pod that ends since another one failed: that one is the cause."""
@@ -221,22 +227,18 @@ class Nodes(StepPart):
         return flags
 
 
-def nodes_of(step: Any) -> StepNodes | None:
-    """What a step of the file says of its nodes."""
-    return step.nodes
-
-
 class NodesKey(StepKey):
     """The key `nodes`."""
 
     name: ClassVar[str] = NODES
     part: ClassVar[type[StepPart]] = Nodes
     fields: ClassVar[type[Model]] = WithNodes
+    explains: ClassVar[Sequence[str]] = (NODES,)
     is_indexed: ClassVar[bool] = True
 
     def settings(self, step: Any) -> Mapping[str, Any]:
         """How many nodes, and how long their pods wait for one another."""
-        nodes = nodes_of(step)
+        nodes = step.nodes
         count = Annotated[Int, Field(ge=1, le=MOST)]
         about = "Pods that run it together, each on a node of its own."
         wait = field_as(StepNodes, WAIT, nodes.wait if nodes else "10m")
@@ -245,7 +247,7 @@ class NodesKey(StepKey):
     def findings(self, file: Any) -> Iterator[Finding]:
         """Roles of pods, and nodes of a step whose pods know nothing of one another."""
         for name, step in file.steps.items():
-            nodes, at = nodes_of(step), ("steps", name, NODES)
+            nodes, at = step.nodes, ("steps", name, NODES)
             if nodes is None:
                 continue
             if getattr(step, "items", None) is not None:
@@ -274,9 +276,21 @@ class NodesKey(StepKey):
                 read=((*at, "time_limit"), (*at, NODES)),
             )
 
+    def causes(self, old: Any, new: Any) -> Iterator[str]:
+        """The number of nodes and the roles of pods, which decide the result, and how the pods meet."""
+        yield from told(TOLD, old, new)
+        before, after = old.decides.get(NODES), new.decides.get(NODES)
+        counts = [side["count"] if side else 1 for side in (before, after)]
+        if counts[0] != counts[1]:
+            yield f"the number of its nodes changed from {counts[0]} to {counts[1]}, which gives another result"
+        elif before and after and before["roles"] != after["roles"]:
+            roles = [",".join(f"{role}={count}" for role, count in side["roles"]) for side in (before, after)]
+            said = [words or "workers alone" for words in roles]
+            yield f"the roles of its pods changed from {said[0]} to {said[1]}, which gives another result"
+
     def declare(self, step: Any, settings: Any, file: Any, fill: Callable[[str], str]) -> Nodes | None:
         """The pods, where there are several: on one node the step runs as any step."""
-        nodes = nodes_of(step)
+        nodes = step.nodes
         if nodes is None or settings.nodes == 1:
             return None
         return Nodes(settings.nodes, resize(nodes.roles, settings.nodes), seconds(settings.wait), nodes.port)

@@ -401,17 +401,13 @@ class Search(Items):
         return ["--search", json.dumps(dict(self.plan))]
 
 
-def search_of(step: Any) -> StepSearch | None:
-    """What a step of the file searches."""
-    return step.search
-
-
 class SearchKey(StepKey):
     """The key `search`."""
 
     name: ClassVar[str] = SEARCH
     part: ClassVar[type[StepPart]] = Search
     fields: ClassVar[type[Model]] = WithSearch
+    explains: ClassVar[Sequence[str]] = (SEARCH,)
     reserved: ClassVar[Sequence[str]] = (SAMPLER,)
     is_indexed: ClassVar[bool] = True
     has_own_outputs: ClassVar[bool] = True
@@ -419,7 +415,7 @@ class SearchKey(StepKey):
 
     def settings(self, step: Any) -> Mapping[str, Any]:
         """What a stack file may change; where the search cannot be read, with the defaults of any."""
-        search = search_of(step)
+        search = step.search
         known = StepSearch.model_fields
         defaults = {key: getattr(search, key) if search else known[key].default for key in IN_STACK}
         if search:
@@ -438,7 +434,7 @@ class SearchKey(StepKey):
 
     def kept(self, step: Any) -> Sequence[str]:
         """The parameters that it chooses."""
-        search = search_of(step)
+        search = step.search
         return [*search.parameters] if search else []
 
     def section_findings(self, at: Path, step: Any, settings: Any, file: Any) -> Iterator[Finding]:
@@ -451,8 +447,19 @@ class SearchKey(StepKey):
 
     def connects(self, step: Any, settings: Any = None) -> Mapping[str, Path]:
         """The service that hands the trials out."""
-        search = search_of(step)
+        search = step.search
         return {search.queue: (SEARCH, "queue")} if search and search.queue else {}
+
+    def causes(self, old: Any, new: Any) -> Iterator[str]:
+        """What is tried."""
+        if old.decides.get(SEARCH) != new.decides.get(SEARCH):
+            yield "what it searches for changed"
+
+    def remarks(self, step: Any) -> Iterator[str]:
+        """How much is tried."""
+        if plan := step.decides.get(SEARCH):
+            how_many = f"it tries {plan['trials']} combinations, {plan['at_once']} at once, "
+            yield f"{how_many}but for those that it has tried before"
 
     def declare(self, step: Any, settings: Any, file: Any, fill: Callable[[str], str]) -> Search | None:
         """The trials, as a stack file has them."""
@@ -480,10 +487,10 @@ OTHERS = {
 """Keys that a step with a search cannot have, each with what to do instead."""
 
 
-def _check(declared: "PipelineFile") -> Iterator[Finding]:
+def _check(declared: Any) -> Iterator[Finding]:
     """Findings about searches: their parameters, the number that they are by, and what they cannot be with."""
     for name, step in declared.steps.items():
-        search = search_of(step)
+        search = step.search
         if search is not None:
             at: Path = ("steps", name, SEARCH)
             yield from _others(at, step)

@@ -122,6 +122,8 @@ class StepKey:
     """Pods of a step with it have an index."""
     has_own_outputs: ClassVar[bool] = False
     """Each run of the program has an output of its own, known once it starts."""
+    explains: ClassVar[Sequence[str]] = ()
+    """What of `PlacedStep.decides` its causes tell of."""
     is_left_out: ClassVar[bool] = False
     """A step is read without it where something in it is wrong."""
 
@@ -174,6 +176,21 @@ class StepKey:
     def declare(self, step: Any, settings: Any, file: Any, fill: Callable[[str], str]) -> StepPart | None:
         """What it makes of the step; ``fill`` puts in values of parameters. None: nothing."""
         return None
+
+    def causes(self, old: Any, new: Any) -> Iterator[str]:
+        """Why a step runs again, or its Job is made anew, of two versions of its `PlacedStep`."""
+        yield from ()
+
+    def remarks(self, step: Any) -> Iterator[str]:
+        """What is to be known of a step that runs again."""
+        yield from ()
+
+
+def told(words: Mapping[str, str], old: Any, new: Any) -> Iterator[str]:
+    """What changed of `PlacedStep.tells`; ``words`` have the old and the new value, by name."""
+    for name, text in words.items():
+        if name in old.tells and name in new.tells and old.tells[name] != new.tells[name]:
+            yield text.format(old.tells[name], new.tells[name])
 
 
 def field_as(model: type[Model], key: str, default: Any) -> tuple[Any, Any]:

@@ -24,9 +24,6 @@ from slipway.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
 from slipway.runtime.kubernetes_api import Api, ExistsError, add_options, api_of, persist
 from slipway.runtime.usage.limits import MONTH, Limits, Reached, month_of
 
-# Tells a webhook that a run by the clock failed, or that one is good again.
-
-
 WEBHOOK_ANSWER = 10.0
 """Seconds that the webhook has for one answer."""
 

@@ -204,7 +204,7 @@ def refuse_other_work(directory: Path, work: Manifest) -> None:
 
     Its files would be replaced; somebody may still want them.
     """
-    for earlier in (_load_published(directory), _load_record(directory)):
+    for earlier in (_load_published(directory), load_record(directory)):
         if earlier is None or _is_bare(directory):
             continue
         if earlier.step != work.step:
@@ -221,7 +221,7 @@ def begin(directory: Path, work: Manifest) -> None:
     Raises:
         StepError: BAD_INPUT where an attempt on other inputs left files; StoreError.
     """
-    published, recorded = _load_published(directory), _load_record(directory)
+    published, recorded = _load_published(directory), load_record(directory)
     if recorded is not None and not recorded.same_work(work) and not _is_bare(directory):
         raise _refusal(directory, "has files of an attempt whose inputs were others")
     with store_errors(directory):
@@ -248,7 +248,7 @@ def kept(directory: Path, work: Manifest, results: Sequence[str]) -> Manifest | 
 
     None where the program has to run.
     """
-    recorded = _load_record(directory)
+    recorded = load_record(directory)
     if recorded is None or not recorded.same_work(work) or recorded.summary.get(_RESULTS) in (None, list(results)):
         return None
     with store_errors(directory):
@@ -269,7 +269,8 @@ def _load_published(directory: Path) -> Manifest | None:
         return None
 
 
-def _load_record(directory: Path) -> Manifest | None:
+def load_record(directory: Path) -> Manifest | None:
+    """What the record of an attempt says; None where there is none that is whole."""
     with store_errors(directory):
         content = read_file(directory / RECORD)
     with contextlib.suppress(ValueError):

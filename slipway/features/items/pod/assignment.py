@@ -216,6 +216,9 @@ class Assignment(ABC):
         self.on_lost = on_lost
         self.say = say
 
+    def _set_aside(self, name: str, reason: str, attempts: int) -> None:
+        items.write_failure(self.run.output, name, Failure(reason, attempts, self.run.round))
+
     @abstractmethod
     def next(self) -> Task | float | None:
         """The next item; or the seconds after which to ask again; or None where this worker is not needed more."""
@@ -388,9 +391,6 @@ class Queued(Assignment):
     def _refuse(self, name: str) -> None:
         self.say(f"{name}: the queue lost this result before its disk had it: it is taken up again")
 
-    def _set_aside(self, name: str, reason: str, attempts: int) -> None:
-        items.write_failure(self.run.output, name, Failure(reason, attempts, self.run.round))
-
 
 class Share(Assignment):
     """Every n-th item, without a queue. Whoever sees that all are finished makes the result of the step.
@@ -492,6 +492,3 @@ class Share(Assignment):
             return True
         record = items.read_record(self.run.output, item.name)
         return record is not None and record.work == self.run.work.of(item).digest
-
-    def _set_aside(self, name: str, reason: str, attempts: int) -> None:
-        items.write_failure(self.run.output, name, Failure(reason, attempts, self.run.round))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.features.items.pod.items import ITEMS, Record, read_record
-from slipway.runtime.steps.outputs import RECORD, collect
+from slipway.runtime.steps.outputs import RECORD, collect, load_record
 from slipway.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
@@ -28,7 +28,6 @@ from slipway.runtime.store import (
     NotWholeError,
     StoreError,
     check,
-    decode,
     digest_of,
     load_manifest,
     read_file,
@@ -71,14 +70,14 @@ class Earlier:
     def unfinished(self, work: Manifest) -> Path | None:
         """The newest one at the same work."""
         for directory in self.directories:
-            begun = _begun(directory)
+            begun = load_record(directory)
             if begun is not None and begun.same_work(work):
                 return directory
         return None
 
     def counted(self, round_: str) -> int:
         """How many were begun in the round `round_` and did not end well: those that were given back count not."""
-        begun = [_begun(directory) for directory in self.directories]
+        begun = [load_record(directory) for directory in self.directories]
         return sum(1 for manifest in begun if manifest is not None and manifest.summary.get("round") == round_)
 
     def remove(self, kept: Path) -> None:
@@ -155,14 +154,6 @@ def _note(directory: Path, begun: Manifest) -> None:
 def _number(directory: Path) -> int:
     match = _NAME.fullmatch(directory.name)
     return int(match.group(1)) if match else 0
-
-
-def _begun(directory: Path) -> Manifest | None:
-    with store_errors(directory):
-        content = read_file(directory / RECORD)
-    with contextlib.suppress(ValueError):
-        return None if content is None else decode(content)
-    return None
 
 
 def _copy_tree(source: Path, target: Path) -> None:
