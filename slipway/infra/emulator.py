@@ -25,6 +25,18 @@ def rows(table: Path) -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
+class Words(dict[str, Any]):
+    """The words of formats: ``defaults``, and the inputs of a resource over them. An engine may give inputs that
+    have a name in place of each that is missing."""
+
+    def __init__(self, inputs: Mapping[str, Any], **defaults: Any) -> None:
+        super().__init__({**defaults, **inputs})
+        self._inputs = inputs
+
+    def __missing__(self, key: str) -> Any:
+        return self._inputs[key]
+
+
 def filled(row: Mapping[str, Any], words: Mapping[str, Any], but: Sequence[str] = ()) -> Mapping[str, Any]:
     """The outputs of a ``row`` without the keys ``but``, with ``words`` in its formats."""
     shown = {key: value for key, value in row.items() if key not in but}

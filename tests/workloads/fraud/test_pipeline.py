@@ -21,15 +21,15 @@ def declared(section: dict[str, Any]) -> dict[str, StepDeclaration]:
 def test_days_are_learnt_in_order_from_a_queue() -> None:
     assert not pipeline("fraud").problems
     days = declared({})["days"]
-    assert days.items is not None
-    assert (days.items.mode, days.items.queue, days.workers) == ("ordered", "queue", 1)
+    (items,) = days.parts
+    assert (items.mode, items.queue, days.pods) == ("ordered", "queue", 1)
 
 
 def test_days_can_be_learnt_side_by_side_and_averaged_by_settings_alone() -> None:
     parallel = {"pool": "cpu", "mode": "parallel", "workers": 4}
     steps = declared({"combine": "average", "steps": {"days": parallel}})
-    assert steps["days"].items is not None
-    assert (steps["days"].items.mode, steps["days"].workers) == ("parallel", 4)
+    (items,) = steps["days"].parts
+    assert (items.mode, items.pods) == ("parallel", 4)
     arguments = steps["evaluate"].arguments
     assert arguments[arguments.index("--combine") + 1] == "average"
 

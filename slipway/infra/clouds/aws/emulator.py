@@ -54,7 +54,8 @@ class Emulator(emulator.Emulator):
         if (known := _OUTPUTS.get(token)) is not None:
             made = known(name, inputs)
         elif (row := ROWS.get(token)) is not None:
-            words = {"region": "", **inputs, "account": ACCOUNT, "logical": name}
+            words = emulator.Words(inputs, region="")
+            words |= {"account": ACCOUNT, "logical": name}
             words["made"] = _id(row.get("prefix", ""), row.get("seed", "{logical}").format_map(words))
             made = emulator.filled({"id": "{made}", **row}, words, but=("prefix", "seed"))
         else:

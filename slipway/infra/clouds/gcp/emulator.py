@@ -56,13 +56,8 @@ class Emulator(emulator.Emulator):
         if (row := ROWS.get(token)) is None:
             return None
         place = f"regions/{inputs['region']}" if inputs.get("region") else "global"
-        words = {
-            "name": f"{name}-0000000",
-            **inputs,
-            "logical": name,
-            "place": place,
-            "project": _project_of(inputs),
-        }
+        words = emulator.Words(inputs, name=f"{name}-0000000")
+        words |= {"logical": name, "place": place, "project": _project_of(inputs)}
         return emulator.filled(row, words)
 
     def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:
