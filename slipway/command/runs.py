@@ -15,11 +15,12 @@ from typing import Any, cast
 from slipway.command.clusters import AccessError, Clusters, explain
 from slipway.command.watch.cli import WatchError, load_plan
 from slipway.command.watch.logs import choose
-from slipway.command.watch.observed import KUEUE, annotations_of, conditions, holds, name_of, owners, uid_of
+from slipway.command.watch.observed import annotations_of, conditions, holds, name_of, uid_of
 from slipway.command.watch.plan import Plan, PlanError
-from slipway.infra.api_server import ApiServer, UnreadableError
+from slipway.infra.api_server import MERGE, ApiServer, UnreadableError
 from slipway.infra.commands import command
 from slipway.infra.exits import Exit, report_error
+from slipway.infra.features import parts
 from slipway.infra.kubernetes.labels import (
     HOLDER_ANNOTATION,
     MOVES_ANNOTATION,
@@ -51,8 +52,6 @@ CONTROLLER_LABELS = frozenset(
 
 KEPT = ("name", "namespace", "labels", "annotations")
 """Keys of a Job's metadata that whoever declares it gives."""
-
-MERGE = "application/merge-patch+json"
 
 
 class RunError(Exception):
@@ -138,12 +137,8 @@ class Namespace:
         if _is_over(job):
             yield f"{name}: over, nothing runs"
             return
-        for workload in mappings((self.server.get(self._workloads) or {}).get("items")):
-            # Kueue would let a Job go on that it has admitted.
-            if uid_of(job) in owners(workload):
-                path = f"{self._workloads}/{name_of(workload)}"
-                self.server.send("PATCH", path, {"spec": {"active": False}}, MERGE)
-                yield f"{name_of(workload)}: Kueue admits it no more"
+        for end in parts("live", "end"):
+            yield from end(self.server, self.name, job)
         yield from self._hold([job])
         if not self._ends(job):
             yield f"{name}: its pods do not end: `kubectl delete pod` ends them"
@@ -260,10 +255,6 @@ class Namespace:
 
     def _path(self, job: Properties) -> str:
         return f"{self._jobs}/{name_of(job)}"
-
-    @property
-    def _workloads(self) -> str:
-        return f"{KUEUE}/namespaces/{self.name}/workloads"
 
     @property
     def _jobs(self) -> str:

@@ -18,6 +18,7 @@ from slipway.engine.stack_config import load_stack, project_name, stack_names
 from slipway.infra.clouds.registry import emulators
 from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
+from slipway.infra.features import parts
 from slipway.infra.platform_output import UnreadableStackError
 from slipway.infra.review.stack import mapping
 from slipway.infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
@@ -147,7 +148,9 @@ class OtherStacks:
         emulated = emulators(settings.request)
         if placeholders:
             values[f"{PREFIX}{SECTION}"] = {**mapping(values.get(f"{PREFIX}{SECTION}")), **placeholders}
-        _keep_own_share(values, runs_pipelines=bool(values.pop(f"{PREFIX}pipelines", None)))
+        for leave_out in parts("feature", "leave_pipelines_out") if values.get(f"{PREFIX}pipelines") else ():
+            leave_out(values)
+        values.pop(f"{PREFIX}pipelines", None)
         for emulator in emulated:
             values = {**emulator.configuration, **values}
         evaluation = evaluate(
@@ -161,15 +164,6 @@ class OtherStacks:
             stacks=others.exported,
         )
         return OtherStack(name, evaluation, emulated)
-
-
-def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
-    """Writes out the share that the stack's own pipelines give its namespace, since they are left out of it."""
-    key = f"{PREFIX}kueue"
-    if runs_pipelines and isinstance(values.get(key), dict) and values.get(f"{PREFIX}teams"):
-        namespace = values.get(f"{PREFIX}namespace", "slipway")
-        kueue = mapping(values[key])
-        values[key] = {**kueue, "shares": {namespace: 1, **mapping(kueue.get("shares"))}}
 
 
 def _problems(name: str, problems: Sequence[Problem]) -> str:

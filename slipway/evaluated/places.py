@@ -12,11 +12,7 @@ from typing import Any, Literal, cast
 from slipway.evaluated.model import PlaceNeed, StepRange
 from slipway.evaluated.phrasing import amount_of, duration, join, money
 from slipway.evaluated.workloads import Workload, workload_of, workload_rate
-from slipway.infra.kubernetes.labels import (
-    MOVES_ANNOTATION,
-    PLACE_ANNOTATION,
-    RUNS_ANNOTATION,
-)
+from slipway.infra.kubernetes.labels import MOVES_ANNOTATION, PLACE_ANNOTATION, RUNS_ANNOTATION
 from slipway.infra.kubernetes.review import pull
 from slipway.infra.placed import MOVER
 from slipway.infra.review.stack import CONFIG_MAP, JOB, NodePool, Resource, Stack, at, is_true, mappings, strings

@@ -12,5 +12,6 @@ NAMES = (
     "history",
     "budget",
     "foreign",
+    "kueue",
 )
 """In the order in which the pages have what they add."""

@@ -15,6 +15,10 @@ TIMEOUTS = (5, 20)
 """Seconds to wait for a connection and for an answer: a cluster that is switched off must not hold up previews."""
 
 
+MERGE = "application/merge-patch+json"
+"""The content type of changes that are merged with what is there."""
+
+
 class UnreadableError(Exception):
     """The API server refused to answer; the text says why."""
 
@@ -82,7 +86,7 @@ def is_text(kubeconfig: str) -> bool:
     return "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
 
 
-@dataclass
+@dataclass(eq=False)
 class ApiServer:
     """The API server that ``kubeconfig``, the text or the path of one, and ``context`` lead to.
 

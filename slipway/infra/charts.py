@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from slipway.infra.features import data_files
+
 DATA = Path(__file__).parent / "data" / "charts.toml"
 
 
@@ -37,5 +39,5 @@ class Chart:
 @cache
 def charts() -> Mapping[str, Chart]:
     """Every pinned chart by its name."""
-    data = tomllib.loads(DATA.read_text(encoding="utf-8"))
-    return MappingProxyType({name: Chart(name=name, **facts) for name, facts in data.items()})
+    files = [tomllib.loads(path.read_text(encoding="utf-8")) for path in (DATA, *data_files(DATA.name))]
+    return MappingProxyType({name: Chart(name=name, **facts) for file in files for name, facts in file.items()})

@@ -223,21 +223,15 @@ def published(
             name: team_facts.model_dump(include={*TeamFacts.model_fields}) for name, team_facts in teams.items()
         },
         "clusters": {
-            name: _cluster(
-                cloud,
-                platform,
-                {
-                    team: queue
-                    for team, access in teams.items()
-                    if (queue := queues.get(name, {}).get(access.namespace))
-                },
-            )
+            name: _cluster(cloud, platform, teams, queues.get(name, {}))
             for name, (cloud, platform) in platforms.items()
         },
     }
 
 
-def _cluster(cloud: str, platform: Platform, queues: Mapping[str, QueueAccess]) -> dict[str, Any]:
+def _cluster(
+    cloud: str, platform: Platform, teams: Mapping[str, Team], queues: Mapping[str, QueueAccess]
+) -> dict[str, Any]:
     return {
         "cloud": cloud,
         "pools": {name: _pool(pool) for name, pool in platform.pools.items()},
@@ -245,7 +239,7 @@ def _cluster(cloud: str, platform: Platform, queues: Mapping[str, QueueAccess]) 
             name: {
                 "store": _store(access.store),
                 "service_account_annotations": dict(access.service_account_annotations),
-                **({"queue": _plain(queues[name])} if name in queues else {}),
+                **({"queue": _plain(queue)} if (queue := queues.get(teams[name].namespace)) else {}),
                 **({"apps": _plain(access.apps)} if access.apps else {}),
             }
             for name, access in platform.teams.items()

@@ -26,12 +26,7 @@ from slipway.infra.platform import Platform
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.model import Settings
 from slipway.infra.stack import running_work
-from slipway.infra.stack.clusters import (
-    declare_images,
-    declare_metrics,
-    declare_queues,
-    declare_workspaces,
-)
+from slipway.infra.stack.clusters import declare_images, declare_metrics, declare_workspaces
 from slipway.infra.stack.configuration import checked, configured
 from slipway.infra.stack.placed_stack import (
     declare_attempts_of,
@@ -120,8 +115,8 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     stack = place_pipelines(settings, platforms, root)
 
     images = declare_images(stack, root)
-    queues = declare_queues(stack)
-    workspaces = declare_workspaces(stack, queues, images)
+    admissions = {name: held for of in parts("declared", "admissions") for name, held in of(stack).items()}
+    workspaces = declare_workspaces(stack, admissions, images)
 
     attempts = declare_attempts_of(stack, workspaces)
     due = {step.job: attempts[step.platform.name] for step in stack.held_steps}
@@ -137,7 +132,7 @@ def declare(root: Path = PROJECT) -> DeclaredStack:
     export_results(stack, Outputs(jobs, workspaces), apps)
     export_access(platforms)
     if settings.teams:
-        export_platform(stack, queues)
+        export_platform(stack, admissions)
     if work is not None:
         # The SDK tells the engine of resources only once the program gives the event loop back.
         work.check()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from slipway.evaluated.model import Operation
 from slipway.evaluated.operations import GOES, ResourceDiff
@@ -12,21 +13,15 @@ from slipway.evaluated.scheduling import find_untolerated, taints_of
 from slipway.evaluated.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from slipway.infra.kubernetes.labels import NAME
 from slipway.infra.kubernetes.review import CLAIM, CLIENT_SERVICE, NAMESPACE, VOLUME
+from slipway.infra.pipelines.discovery import outside
 from slipway.infra.placed import SCHEDULED_RUN
 from slipway.infra.review.contract import Violation, policies_of
 from slipway.infra.review.effects import Consequence
 from slipway.infra.review.facts import Effect
 from slipway.infra.review.property_diff import Difference, path_text, without_indices
-from slipway.infra.review.stack import (
-    JOB,
-    Resource,
-    Stack,
-    at,
-    strings,
-    text,
-    whole_internet,
-    within,
-)
+from slipway.infra.review.stack import JOB, Resource, Stack, at, mapping, strings, text, whole_internet, within
+from slipway.infra.schema.problems import key_of
+from slipway.infra.settings.pipelines import KEY
 from slipway.policies.security import find_holding
 
 NODE_PATCH = "kubernetes:core/v1:NodePatch"
@@ -410,6 +405,26 @@ def _describe(resource: Resource) -> str:
     return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
 
 
+SECTION = f"slipway:{KEY}"
+
+
+def find_uncompared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """The folders outside of the repository that pipelines of both configurations run, by pipeline."""
+    sections, now = mapping(before.get(SECTION)), mapping(after.get(SECTION))
+    folders = {name: mapping(section).get("uses", name) for name, section in sections.items() if name in now}
+    return {name: folder for name, folder in folders.items() if isinstance(folder, str) and outside(folder)}
+
+
+def _find_uncompared(change: Change) -> Iterator[Violation]:
+    for name, folder in find_uncompared(change.before.configuration, change.after.configuration).items():
+        yield Violation(
+            key_of((name,), f"{SECTION}."),
+            f"its folder {folder} is outside of the repository, so both revisions have its files as they are: "
+            "whether a change of them runs Jobs again is unknown",
+            "compare with what is up by `pulumi preview`; or move the folder below `workloads/`",
+        )
+
+
 POLICIES = policies_of(
     Path(__file__).with_name("policies.toml"),
     {
@@ -422,5 +437,6 @@ POLICIES = policies_of(
         "deletes-namespace": _find_lost_namespaces,
         "stops-answering": _find_stopped,
         "leaves-billed": _find_left,
+        "not-comparable": _find_uncompared,
     },
 )

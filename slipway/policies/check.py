@@ -20,16 +20,7 @@ from slipway.infra.review.contract import Harm, Policy, Severity, Violation
 from slipway.infra.review.stack import Stack, mapping
 from slipway.infra.schema.problems import did_you_mean, key_of
 from slipway.infra.settings.model import Suppression
-from slipway.policies import (
-    app_changes,
-    changes,
-    jobs,
-    openings,
-    pods,
-    pools,
-    security,
-    services,
-)
+from slipway.policies import changes, jobs, openings, pods, pools, security, services
 from slipway.policies.changes import Change
 
 TABLE = Path(__file__).with_name("policies.toml")
@@ -55,7 +46,7 @@ CHANGE_POLICIES = (
     *changes.POLICIES,
     *services.CHANGE_POLICIES,
     *openings.CHANGE_POLICIES,
-    *app_changes.POLICIES,
+    *chain(*parts("policies", "CHANGE_POLICIES")),
 )
 """The policies about an update."""
 

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.evaluated.phrasing import many
-from slipway.evaluated.scheduling import (
-    PodRequest,
-    pool_obstacle,
-    pools_of,
-)
+from slipway.evaluated.scheduling import PodRequest, pool_obstacle, pools_of
 from slipway.evaluated.workloads import CRON_JOB, PoolRoom, Workload, pool_rooms, workloads
 from slipway.infra.commands import command
 from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION

@@ -19,24 +19,9 @@ from slipway.evaluated.workloads import (
     workloads,
 )
 from slipway.infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from slipway.infra.kubernetes.review import (
-    CLAIM,
-    CLIENT_SERVICE,
-    SECRET,
-    secrets_of,
-)
+from slipway.infra.kubernetes.review import CLAIM, CLIENT_SERVICE, SECRET, secrets_of
 from slipway.infra.review.contract import Violation, policies_of
-from slipway.infra.review.stack import (
-    JOB,
-    NodePool,
-    Resource,
-    Stack,
-    at,
-    mapping,
-    mappings,
-    strings,
-    texts,
-)
+from slipway.infra.review.stack import JOB, NodePool, Resource, Stack, at, mapping, mappings, strings, texts
 from slipway.policies.changes import Change, cause, undo
 from slipway.policies.security import find_holding
 

@@ -36,8 +36,7 @@ from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, NodePool, Secret, Stack, at, leaves, strings, text
 from slipway.infra.schema.problems import key_of
 from slipway.infra.schema.renamed import warning
-from slipway.policies.app_changes import find_uncompared
-from slipway.policies.changes import Change
+from slipway.policies.changes import Change, find_uncompared
 from slipway.policies.check import (
     check,
     check_change,

@@ -23,14 +23,7 @@ from slipway.infra.places import PROJECT
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import JOB, Properties, mapping, mappings
 from slipway.infra.terminal import new_console
-from slipway.preview.revisions import (
-    Checkout,
-    FormatError,
-    TreeError,
-    check_out,
-    evaluate_trees,
-    stacks_of,
-)
+from slipway.preview.revisions import Checkout, FormatError, TreeError, check_out, evaluate_trees, stacks_of
 from slipway.rehearse.state import Place, State
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from slipway.evaluated.scheduling import PodRequest
 from slipway.evaluated.workloads import STATEFUL_SET, Workload, section_of
 from slipway.infra.commands import command
 from slipway.infra.emulator import Emulator
+from slipway.infra.features import parts
 from slipway.infra.kubernetes.labels import NAME, RUN_ANNOTATION, RUNS_ANNOTATION, USAGE_ANNOTATION, inputs_of
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
 from slipway.infra.placed import PACKAGES
@@ -37,16 +38,8 @@ from slipway.rehearse.cluster.cluster_objects import (
     cluster_of,
 )
 from slipway.rehearse.cluster.containers import Containers
-from slipway.rehearse.cluster.job_controller import (
-    Disruption,
-    JobResult,
-    JobSpec,
-    LinkedStop,
-    Target,
-    keep_apart,
-)
+from slipway.rehearse.cluster.job_controller import Disruption, JobResult, JobSpec, LinkedStop, Target, keep_apart
 from slipway.rehearse.cluster.job_pods import JobPods, pod_addresses
-from slipway.rehearse.cluster.job_queues import require_quota
 from slipway.rehearse.cluster.kubelet import OOM_KILLED, Kubelet, Prepare
 from slipway.rehearse.cluster.pods import PodSpec, UnsupportedError
 from slipway.rehearse.cluster.quotas import Quotas, admit
@@ -407,7 +400,9 @@ class Engine(Observer):
             if own_stop.requested:
                 raise CancelledError
 
-        require_quota(self.objects, resource, job)
+        for refusal in parts("policies", "refusal"):
+            if problem := refusal(self.objects, resource, job):
+                raise RefusedError(problem)
         wanted = add(*[pods.request.resources] * job.workers)
         with self.quotas.hold(pods.namespace, wanted, paused, partial(self.note, record)):
             result = job_controller.run(job, own_stop, pods.run, partial(self.note, record), speed=self.speed)

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,7 @@ from tests.support.checkout import copy_checkout
 
 pytestmark = pytest.mark.long
 
-IMPORTS_ALL = """
-import importlib, pathlib
+IMPORTS_ALL = """import importlib, pathlib
 for path in sorted(pathlib.Path("slipway").rglob("*.py")):
     parts = path.with_suffix("").parts
     if not {"templates", "pod", "runtime", "__main__"} & {*parts} and parts[-2:] != ("serving", "stub"):
@@ -35,7 +36,7 @@ NEEDED_BY = {"items": ("search",)}
 
 
 def drop(checkout: Path, feature: str) -> None:
-    """Takes the key of the feature and its apps, with those that name one, out of MNIST and its stacks."""
+    """Takes the keys of the feature and its apps, with those that name one, out of MNIST and its stacks."""
     kinds = {
         kind.model_json_schema()["properties"]["kind"]["const"] for kind in KINDS if feature in kind.__module__
     }
@@ -47,8 +48,13 @@ def drop(checkout: Path, feature: str) -> None:
     [step.pop(feature, None) for step in content["steps"].values()]
     content["apps"] = {name: app for name, app in apps.items() if name not in gone}
     pipeline.write_text(yaml.safe_dump(content), encoding="utf-8")
+    file = f"slipway.features.{feature}.feature"
+    sections = (
+        {f"slipway:{key}" for key in import_module(file).FEATURE.sections} if find_spec(file) else set[str]()
+    )
     for stack in checkout.glob("stacks/*.yaml"):
         content = yaml.safe_load(stack.read_text(encoding="utf-8"))
+        content["config"] = {key: value for key, value in content["config"].items() if key not in sections}
         section = (content["config"].get("slipway:pipelines") or {}).get("mnist") or {}
         [step.pop(feature, None) for step in section.get("steps", {}).values()]
         for name in gone & {*section.get("apps", ())}:

@@ -8,12 +8,7 @@ from datetime import date
 from typing import Any
 
 from slipway.engine.provider_outputs import NOTICE
-from slipway.infra.kubernetes.labels import (
-    IMAGE_ANNOTATION,
-    INPUTS_ANNOTATION,
-    RUN_ANNOTATION,
-    USAGE_ANNOTATION,
-)
+from slipway.infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION, USAGE_ANNOTATION
 from slipway.infra.kubernetes.shipping.sizes import LIMIT
 from slipway.infra.pipelines.images import TAGS
 from slipway.infra.review.facts import Charge, Price, Seconds, Source

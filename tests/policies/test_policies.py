@@ -10,14 +10,7 @@ import pytest
 from slipway.command.reference import policies as reference
 from slipway.infra.review.contract import Severity
 from slipway.infra.review.stack import Stack
-from slipway.policies.check import (
-    ABOUT_FILES,
-    CHANGE_POLICIES,
-    EVERYWHERE,
-    check,
-    cloud_policies,
-    policies,
-)
+from slipway.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, cloud_policies, policies
 from tests.policies.cases import PASSES, TRIPS
 from tests.policies.samples import asking, container, job, pod, pool, stack
 from tests.support.checkout import ROOT

@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.runtime.exits import (
-    INTERRUPTED,
-    INTERRUPTED_BY_KEYBOARD,
-    STORE_TROUBLE,
-    UNEXPECTED,
-    StepError,
-)
+from slipway.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, STORE_TROUBLE, UNEXPECTED, StepError
 from tests.support.steps import ROOT, environment
 
 # The main thread is inside one long C call, as it is inside TensorFlow: no Python handler would run.

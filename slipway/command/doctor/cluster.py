@@ -1,4 +1,4 @@
-"""A cluster that is there: its version, what the user may do in it, whose objects are in it, and Kueue."""
+"""A cluster that is there: its version, what the user may do in it, and whose objects are in it."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -6,16 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from slipway.command.watch.observed import labels_of
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
-from slipway.infra.charts import charts
-from slipway.infra.kubernetes.cluster.kueue import queue_problem
-from slipway.infra.kubernetes.cluster.ownership import queue_of
-from slipway.infra.kubernetes.cluster.workspace import KUEUE_API
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION
+from slipway.infra.features import parts
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF
 from slipway.infra.pulumi_cli import CliError, jobs_of
 from slipway.infra.review.facts import Observation, Probe, fine, unknown, wrong
-from slipway.infra.review.stack import Resource, Stack, at, mapping, mappings, strings, text
-from slipway.infra.settings.checks.places import DEFAULT_QUEUE
+from slipway.infra.review.stack import Resource, Stack, at, mapping, mappings, text
+from slipway.infra.settings.model import Settings
 
 OLDEST, NEWEST = 29, 36
 """Minor versions of Kubernetes: the oldest that has all that is declared (Jobs' ``podReplacementPolicy`` is on
@@ -61,15 +59,15 @@ class Cluster:
         ]
 
 
-def probes(stack: Stack, servers: Mapping[str, ApiServer], installs_kueue: bool | None) -> list[Probe]:
-    """The checks of the clusters that can be asked. ``installs_kueue`` is None where the stack has no Kueue."""
+def probes(stack: Stack, servers: Mapping[str, ApiServer], settings: Settings | None) -> list[Probe]:
+    """The checks of the clusters that can be asked. ``settings`` is None where they are wrong."""
     return [
-        Probe(f"cluster {name}", partial(_check, Cluster(stack, name, server), installs_kueue))
+        Probe(f"cluster {name}", partial(_check, Cluster(stack, name, server), settings))
         for name, server in servers.items()
     ]
 
 
-def _check(cluster: Cluster, installs_kueue: bool | None) -> Iterator[Observation]:
+def _check(cluster: Cluster, settings: Settings | None) -> Iterator[Observation]:
     try:
         yield _version(cluster)
     except UnreachableError as error:
@@ -83,10 +81,8 @@ def _check(cluster: Cluster, installs_kueue: bool | None) -> Iterator[Observatio
         return
     except UnreadableError as error:
         yield unknown(cluster.subject, f"did not say its version: {error}")
-    checks = [_permissions(cluster), _foreign_objects(cluster), _jobs_in_state(cluster)]
-    if installs_kueue is not None:
-        checks.append(_kueue(cluster, installs=installs_kueue))
-    for check in checks:
+    of_features = [observe(cluster, settings) for observe in parts("live", "observations")]
+    for check in (_permissions(cluster), _foreign_objects(cluster), _jobs_in_state(cluster), *of_features):
         try:
             yield from check
         except UnreadableError as error:
@@ -173,10 +169,10 @@ def _foreign_objects(cluster: Cluster) -> Iterator[Observation]:
         name, patch = text(metadata.get("name")), resource.type.endswith("Patch")
         chart = kind[0].startswith(CHARTS)
         if name and not (chart or resource.read or patch or metadata.get("namespace")):
-            wanted[kind, name] = _owner(_labels(resource.properties))
+            wanted[kind, name] = _owner(labels_of(resource.properties))
     for ((version, kind), name), owner in wanted.items():
         item = cluster.server.find(version, kind, name)
-        labels = _labels(item or {})
+        labels = labels_of(item or {})
         if item is None or (is_ours(labels) and _names_same_stack(_owner(labels), owner)):
             continue
         fix = f"kubectl get {kind.lower()} {name} --show-labels"
@@ -188,10 +184,6 @@ def _foreign_objects(cluster: Cluster) -> Iterator[Observation]:
             fix = f"pulumi config set --path {key} false -s {cluster.stack.name}"
         whose = _owner(labels) or text(labels.get("app.kubernetes.io/managed-by")) or "nobody in its labels"
         yield wrong(cluster.subject, f'has a {kind} "{name}" already; it belongs to {whose}', fix)
-
-
-def _labels(item: Mapping[str, object]) -> Mapping[str, object]:
-    return mapping(mapping(item.get("metadata")).get("labels"))
 
 
 def _owner(labels: Mapping[str, object]) -> str:
@@ -225,13 +217,13 @@ def _jobs_in_state(cluster: Cluster) -> Iterator[Observation]:
 def _jobs_of_nobody(cluster: Cluster, known: Collection[tuple[str, str, str]]) -> Iterator[Observation]:
     """Jobs that a killed `pulumi up` of the stack left: the state lacks them."""
     declared = [resource.properties for (_, kind), resource in cluster.declared if kind == "Job"]
-    owner = next((_owner(_labels(job)) for job in declared), "")
+    owner = next((_owner(labels_of(job)) for job in declared), "")
     names = {(text(at(job, "metadata", "namespace")), text(at(job, "metadata", "name"))) for job in declared}
     for namespace in sorted({namespace for namespace, _ in names}):
         listed = cluster.server.get(f"/apis/batch/v1/namespaces/{namespace}/jobs") or {}
         for job in mappings(listed.get("items")):
             name = text(at(job, "metadata", "name"))
-            if (cluster.name, namespace, name) in known or not _names_same_stack(_owner(_labels(job)), owner):
+            if (cluster.name, namespace, name) in known or not _names_same_stack(_owner(labels_of(job)), owner):
                 continue
             taken = (namespace, name) in names
             yield wrong(
@@ -245,65 +237,3 @@ def _jobs_of_nobody(cluster: Cluster, known: Collection[tuple[str, str, str]]) -
 def _names_same_stack(one: str, other: str) -> bool:
     """Whether two labels name one stack; the organization before it is known to the backend alone."""
     return bool(one) and one.rpartition(".")[2] == other.rpartition(".")[2]
-
-
-def _kueue(cluster: Cluster, *, installs: bool) -> Iterator[Observation]:
-    """Kueue's API where the stack expects it, and its absence where the stack installs it."""
-    subject = f"Kueue in {cluster.subject}"
-    installed = cluster.server.may("get", KUEUE_API, "ClusterQueue") is not None
-    version = charts()["kueue"].version
-    if not installs and not installed:
-        manifest = f"https://github.com/kubernetes-sigs/kueue/releases/download/v{version}/manifests.yaml"
-        yield wrong(
-            subject,
-            f"is not there ({KUEUE_API}), and the stack does not install it",
-            f"kubectl apply --server-side -f {manifest}",
-        )
-    elif installs and installed and not _has_our_namespaces(cluster):
-        yield wrong(
-            subject,
-            "is there already, and the stack would install a second one",
-            f"pulumi config set --path slipway:kueue.install false -s {cluster.stack.name}",
-        )
-    else:
-        yield fine(subject, "is there" if installed else "will be installed")
-    for namespace, queue in _queues_of_others(cluster) if installed else ():
-        if problem := queue_problem(cluster.server, namespace, queue):
-            yield wrong(f"Jobs in {cluster.subject}", problem, f"kubectl get localqueue -n {namespace}")
-    for namespace in _namespaces_of_held_jobs(cluster):
-        if cluster.server.find(KUEUE_API, "LocalQueue", DEFAULT_QUEUE, namespace):
-            yield wrong(
-                subject,
-                f"puts each new Job of namespace {namespace} into the LocalQueue `{DEFAULT_QUEUE}`: all places of "
-                "a step would run at once",
-                f"kubectl delete localqueue {DEFAULT_QUEUE} -n {namespace}",
-            )
-
-
-def _queues_of_others(cluster: Cluster) -> list[tuple[str, str]]:
-    """The LocalQueues that Jobs name and the stack does not declare, by namespace and name."""
-    metadata = [(kind, mapping(resource.properties.get("metadata"))) for (_, kind), resource in cluster.declared]
-    queues = {(text(of.get("namespace")), text(of.get("name"))) for kind, of in metadata if kind == "LocalQueue"}
-    named = {(text(of.get("namespace")), queue_of(of)) for kind, of in metadata if kind == "Job" and queue_of(of)}
-    return sorted(named - queues)
-
-
-def _namespaces_of_held_jobs(cluster: Cluster) -> list[str]:
-    """The namespaces of Jobs that are in their queue only while somebody lets them run."""
-    return sorted(
-        {
-            text(at(job.properties, "metadata", "namespace"))
-            for (_, kind), job in cluster.declared
-            if kind == "Job" and QUEUE_ANNOTATION in strings(at(job.properties, "metadata", "annotations"))
-        }
-    )
-
-
-def _has_our_namespaces(cluster: Cluster) -> bool:
-    """Whether a stack of this project made the namespaces that are declared: its Kueue is then the one there."""
-    names = {
-        text(mapping(resource.properties.get("metadata")).get("name"))
-        for (_, kind), resource in cluster.declared
-        if kind == "Namespace"
-    }
-    return all(is_ours(_labels(cluster.server.find("v1", "Namespace", name) or {})) for name in names - {""})

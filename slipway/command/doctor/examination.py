@@ -134,11 +134,9 @@ def _probes(name: str, evaluated: EvaluatedStack, root: Path, versions: Mapping[
     yield from places.probes(stack)
     for reference in dict.fromkeys(other.reference for other in others):
         yield Probe(f"stack {reference}", partial(of_other_stack, reference, others, root))
-    kueue = settings.kueue if settings else None
-    installs = kueue.install and kueue.local_queue is None if kueue else None
     for cloud in clouds_of(raw):
         yield from CLOUDS[cloud].probes(stack, request)
-        yield from cluster.probes(stack, CLOUDS[cloud].servers(stack, request), installs)
+        yield from cluster.probes(stack, CLOUDS[cloud].servers(stack, request), settings)
 
 
 def _settings(name: str, raw: Mapping[str, Any], root: Path) -> Settings | None:

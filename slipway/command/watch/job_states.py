@@ -2,9 +2,10 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import cached_property
 
 from slipway.command.watch.observed import (
     LONG_AGO,
@@ -26,23 +27,14 @@ from slipway.command.watch.observed import (
 )
 from slipway.command.watch.plan import Expected
 from slipway.command.watch.pod_states import Around, pod_state, recognise, seen, waiting_claims
-from slipway.command.watch.states import NOTHING, Phase, PodState, Reason, StepState, duration, times
+from slipway.command.watch.states import NOTHING, Hold, Phase, PodState, Reason, StepState, duration, times
 from slipway.evaluated.pod_rules import wait_after
 from slipway.evaluated.scheduling import amount
+from slipway.infra.features import parts
 from slipway.infra.kubernetes.labels import COMPONENT, NAME, RUNS_ANNOTATION, SERVICE
 from slipway.infra.placed import CLUSTER_RUN, SCHEDULED_RUN
-from slipway.infra.review.stack import Properties, at, items, mapping, mappings, strings, text, whole
+from slipway.infra.review.stack import Properties, at, items, mapping, mappings, text, whole
 from slipway.runtime.failures import explain, known
-
-QUEUE_NAME = "kueue.x-k8s.io/queue-name"
-"""The label of a Job with the LocalQueue that admits it (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November
-2026)."""
-
-
-def workload_of(job: Properties, workloads: Sequence[Properties]) -> Properties | None:
-    """The Workload that Kueue made for the Job; None where there is none. Of several, the newest counts."""
-    candidates = [workload for workload in workloads if uid_of(job) in owners(workload)]
-    return max(candidates, key=lambda workload: creation_time(workload) or LONG_AGO, default=None)
 
 
 def why_held(job: Properties) -> Reason | None:
@@ -52,90 +44,6 @@ def why_held(job: Properties) -> Reason | None:
     if labels_of(job).get(NAME) == CLUSTER_RUN:
         return seen("stopped")
     return None
-
-
-def why_suspended(
-    job: Properties, workload: Properties | None, workloads: Sequence[Properties], events: Sequence[Event]
-) -> Reason:
-    """Why the suspended Job is not let go."""
-    queue = labels_of(job).get(QUEUE_NAME, "")
-    if not queue:
-        return seen("suspended")
-    if workload is None:
-        event = newest(events, "FailedCreateWorkload", "ErrWorkloadCompose", "FailedAdmission", "UpdateFailed")
-        words = event.message if event else ""
-        return seen("no workload", words, why=words and f": {words}", queue=queue)
-    workload_conditions = conditions(workload)
-    if at(workload, "spec", "active") is False:
-        return seen("deactivated", text(workload_conditions.get("Evicted", {}).get("message")))
-    if holds(workload_conditions, "Admitted"):
-        return seen("admitted")
-    if holds(workload_conditions, "QuotaReserved"):
-        return _admission_checks(workload)
-    return _without_quota(workload, workload_conditions, workloads)
-
-
-def evictions(workload: Properties | None) -> tuple[int, str]:
-    """How often Kueue took the Job's place away, and why it did so last."""
-    if workload is None:
-        return 0, ""
-    statistics = mappings(at(workload, "status", "schedulingStats", "evictions"))
-    count = sum(whole(eviction.get("count")) for eviction in statistics if eviction.get("reason") != "Deactivated")
-    evicted = holds(conditions(workload), "Evicted") or {}
-    return count, text(evicted.get("message"))
-
-
-def flavor_of(workload: Properties | None) -> tuple[str, Mapping[str, str]]:
-    """The flavor that Kueue admitted the Job for, and what its pods select by themselves; empty without one."""
-    assignments = mappings(at(workload or {}, "status", "admission", "podSetAssignments"))
-    flavors = [flavor for assignment in assignments for flavor in strings(assignment.get("flavors")).values()]
-    pod_sets = mappings(at(workload or {}, "spec", "podSets"))
-    selectors = [strings(at(pod_set, "template", "spec", "nodeSelector")) for pod_set in pod_sets]
-    return ", ".join(dict.fromkeys(flavors)), selectors[0] if selectors else {}
-
-
-def _admission_checks(workload: Properties) -> Reason:
-    """Of a Workload that has its quota and waits for admission checks, such as a ProvisioningRequest."""
-    checks = mappings(at(workload, "status", "admissionChecks"))
-    pending = [check for check in checks if check.get("state") != "Ready"]
-    if not pending:
-        return seen("reserved")
-    names = ", ".join(text(check.get("name")) for check in pending)
-    requested = time_of(pending[0].get("lastTransitionTime"))
-    since = f" since {requested.astimezone():%H:%M}" if requested else ""
-    words = "; ".join(filter(None, (text(check.get("message")) for check in pending)))
-    return seen("checks", words, since=since, names=names, why=words and f": {words}")
-
-
-def _without_quota(
-    workload: Properties, workload_conditions: Mapping[str, Properties], workloads: Sequence[Properties]
-) -> Reason:
-    words = text(workload_conditions.get("QuotaReserved", {}).get("message"))
-    reason = recognise(words, "queue", words or "Kueue has not looked at it yet", kind="new")
-    says = reason.says
-    if lost := holds(workload_conditions, "Preempted") or holds(workload_conditions, "Evicted"):
-        says = f"{says}; it ran before, and lost its place: {text(lost.get('message'))}"
-    before = _count_before(workload, workloads)
-    if before and reason.kind in {"quota", "turn", "new"}:
-        says = f"{says}; {before} of this namespace {'comes' if before == 1 else 'come'} before it"
-    return Reason(says, reason.fix, reason.words, reason.kind)
-
-
-def _count_before(workload: Properties, workloads: Sequence[Properties]) -> int:
-    """How many waiting Workloads of the namespace Kueue looks at first: by priority, then by age."""
-
-    def place(other: Properties) -> tuple[int, datetime]:
-        return -whole(at(other, "spec", "priority")), creation_time(other) or LONG_AGO
-
-    return sum(
-        place(other) < place(workload)
-        for other in workloads
-        if uid_of(other) != uid_of(workload)
-        and at(other, "spec", "queueName") == at(workload, "spec", "queueName")
-        and at(other, "spec", "active") is not False
-        and not holds(conditions(other), "QuotaReserved")
-        and not holds(conditions(other), "Finished")
-    )
 
 
 def failing_services(pods: Sequence[Properties]) -> Iterator[str]:
@@ -251,10 +159,13 @@ class Snapshot:
     gone: Sequence[PodState] = ()
     before: StepState | None = None
 
-    @property
-    def workload(self) -> Properties | None:
-        """The Workload that Kueue made for the Job."""
-        return workload_of(self.job, self.observed.workloads) if self.job else None
+    @cached_property
+    def hold(self) -> Hold | None:
+        """What the first feature that holds the Job back knows of it."""
+        holds: Iterator[Hold | None] = (
+            hold(self.job, self.observed) for hold in parts("live", "hold") if self.job
+        )
+        return next((hold for hold in holds if hold), None)
 
     @property
     def job_events(self) -> Sequence[Event]:
@@ -301,9 +212,6 @@ def newest_of_each_index(pods: Sequence[PodState]) -> list[PodState]:
 
 def pod_of(pod: Properties, step: Expected, snapshot: Snapshot) -> PodState:
     """Where one of the step's pods stands."""
-    flavor, template_selector = flavor_of(snapshot.workload)
-    selector = strings(at(pod, "spec", "nodeSelector"))
-    added = {key: value for key, value in selector.items() if flavor and key not in template_selector}
     observed = snapshot.observed
     events = observed.events.get(uid_of(pod), ())
     nodes = replace(step.nodes, pool=step.pool)
@@ -314,8 +222,7 @@ def pod_of(pod: Properties, step: Expected, snapshot: Snapshot) -> PodState:
         gone_nodes=observed.gone_nodes,
         own_nodes=observed.own_nodes.get(selection_of(pod)),
         claims=waiting_claims(observed),
-        flavor=flavor,
-        added=added,
+        hold=snapshot.hold,
         at=observed.at,
         section=step.section,
     )
@@ -339,9 +246,7 @@ def _judge(
     if deletion := deletion_time(job):
         return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=deletion)
     if at(job, "spec", "suspend") is True:
-        reason = why_held(job) or why_suspended(
-            job, snapshot.workload, snapshot.observed.workloads, snapshot.job_events
-        )
+        reason = why_held(job) or (snapshot.hold.reason if snapshot.hold else seen("suspended"))
         waiting = Phase.HELD if RUNS_ANNOTATION in annotations_of(job) else Phase.QUEUED
         phase = waiting if all(pod.over for pod in state.pods) else Phase.ENDING
         suspension = since(holds(job_conditions, "Suspended")) or creation_time(job)
@@ -462,7 +367,7 @@ def beyond_quota(words: str) -> str:
 def _retries(job: Properties, pods: Sequence[PodState], snapshot: Snapshot, wanted: int) -> tuple[int, str]:
     """How many pods were started in place of others, and why the last of these went.
 
-    What Kueue stops and lets in again counts once, however many pods the step has.
+    What a feature stops and lets in again counts once, however many pods the step has.
     """
     known = {pod.uid: pod for pod in [*snapshot.gone, *pods]}
     gone = {pod.uid for pod in snapshot.gone if not pod.over}
@@ -477,12 +382,12 @@ def _retries(job: Properties, pods: Sequence[PodState], snapshot: Snapshot, want
         for event in snapshot.job_events
         if event.reason == "SuccessfulCreate"
     }
-    by_kueue, kueue_says = evictions(snapshot.workload)
-    if by_kueue and at(job, "spec", "suspend") is True:
-        by_kueue -= 1
+    stops = snapshot.hold.stops if snapshot.hold else 0
+    if stops and at(job, "spec", "suspend") is True:
+        stops -= 1
     last = max(replaced, key=lambda pod: pod.ended or pod.created or LONG_AGO, default=None)
     why = last.disrupted or last.reason.says or "it was deleted" if last else ""
-    return by_kueue + max(len(names) - wanted - by_kueue * wanted, 0), kueue_says or why
+    return stops + max(len(names) - wanted - stops * wanted, 0), (snapshot.hold and snapshot.hold.why) or why
 
 
 def _failure(

@@ -1,4 +1,4 @@
-"""What a namespace of a cluster has at one moment: Jobs, pods, events, Kueue's Workloads."""
+"""What a namespace of a cluster has at one moment: Jobs, pods, events, and what features watch."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from slipway.command.clusters import explain
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
+from slipway.infra.features import features
 from slipway.infra.kubernetes.labels import PART_OF
 from slipway.infra.platform import GPU_RESOURCE
 from slipway.infra.review.stack import Properties, at, mappings, strings, text, whole
@@ -138,8 +139,6 @@ AUTOSCALER_STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscale
 """Where the cluster autoscaler writes what it thinks of each node group, on GKE as on EKS
 (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, seen November 2026)."""
 
-KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
-
 MOST_NODES = 64
 """Nodes that are asked for by their names."""
 
@@ -149,7 +148,8 @@ SOON, RARELY = 15.0, 60.0
 
 @dataclass(frozen=True)
 class Observed:
-    """The objects of a namespace as of ``at``; ``events`` are by the UID of what they are about.
+    """The objects of a namespace as of ``at``; ``events`` are by the UID of what they are about,
+    and ``beside`` is what features watch, by the plural of its kind.
 
     ``own_nodes`` are those with the labels which pods select that taints keep away, by `selection_of`.
     ``trouble`` says what could not be read.
@@ -158,7 +158,7 @@ class Observed:
     jobs: Sequence[Properties] = ()
     pods: Sequence[Properties] = ()
     events: Mapping[str, Sequence[Event]] = field(default_factory=dict[str, Sequence[Event]])
-    workloads: Sequence[Properties] = ()
+    beside: Mapping[str, Sequence[Properties]] = field(default_factory=dict[str, Sequence[Properties]])
     cron_jobs: Sequence[Properties] = ()
     autoscaler: str = ""
     gone_nodes: frozenset[str] = frozenset()
@@ -186,12 +186,16 @@ class Namespace:
         events: dict[str, list[Event]] = {}
         for event in map(event_of, self._list("/api/v1", "events", trouble)):
             events.setdefault(event.uid, []).append(event)
-        has_kueue = self._ask(KUEUE, when_missing=SOON)
+        watched = {kind: root for feature in features() for kind, root in feature.watched.items()}
         return Observed(
             jobs,
             pods,
             dict(events),
-            self._list(KUEUE, "workloads", trouble) if has_kueue else [],
+            {
+                kind: self._list(root, kind, trouble)
+                for kind, root in watched.items()
+                if self._ask(root, when_missing=SOON)
+            },
             self._list("/apis/batch/v1", "cronjobs", trouble, labelSelector=selector),
             text(at(self._ask(AUTOSCALER_STATUS), "data", "status")),
             self._gone_nodes(pods),

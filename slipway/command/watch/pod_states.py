@@ -29,10 +29,11 @@ from slipway.command.watch.observed import (
     time_of,
     uid_of,
 )
-from slipway.command.watch.states import NOTHING, Nodes, Phase, PodState, Reason, duration
+from slipway.command.watch.states import NOTHING, Hold, Nodes, Phase, PodState, Reason, duration
 from slipway.evaluated.scheduling import find_untolerated, tolerations
 from slipway.infra.clouds import registry
 from slipway.infra.commands import command, with_pages
+from slipway.infra.features import data_files
 from slipway.infra.kubernetes.labels import COMPONENT, NAME
 from slipway.infra.platform import Taint, TaintEffect
 from slipway.infra.review.stack import Properties, at, mapping, mappings, text, whole
@@ -40,10 +41,10 @@ from slipway.runtime.failures import Cause, Failure, explain, known
 from slipway.runtime.schedule.places.shortages import STOCKOUT
 from slipway.runtime.usage.limits import IDLE, Reached
 
-# What autoscalers, schedulers, kubelets and Kueue say, turned into one plain clause with what mends it.
+# What autoscalers, schedulers and kubelets say, turned into one plain clause with what mends it.
 #
-# The words that are known are data: ``data/waiting.toml`` beside this module, and a file of that name among each
-# cloud's data. Words that no row knows are shown as they are: nothing is guessed.
+# The words that are known are data: ``data/waiting.toml`` beside this module, and a file of that name among the
+# data of each cloud and feature. Words that no row knows are shown as they are: nothing is guessed.
 
 
 FILE = Path("data") / "waiting.toml"
@@ -68,10 +69,10 @@ _OTHERWISE = {
 
 
 def files() -> list[Path]:
-    """The files with the words that are known, those of clouds first."""
+    """The files with the words that are known, those of clouds and features first."""
     packages = Path(registry.__file__).parent
     of_clouds = [packages / name / FILE for name in registry.CLOUDS]
-    return [*filter(Path.is_file, of_clouds), Path(__file__).parent / FILE]
+    return [*filter(Path.is_file, of_clouds), *data_files(FILE.name), Path(__file__).parent / FILE]
 
 
 @cache
@@ -119,8 +120,8 @@ class Around:
 
     ``autoscaler`` is what it writes of its node groups, empty where nobody may read it. ``gone_nodes`` are names
     of nodes that are there no more, ``own_nodes`` those with the labels that the pod selects, None where nobody
-    may read them. ``claims`` says of claims by name why they wait. ``flavor`` is the one that Kueue admitted the
-    Job for, ``added`` are the labels that it added to the pod's. ``section`` is the key of the step's settings.
+    may read them. ``claims`` says of claims by name why they wait. ``hold`` is what holds the
+    Job back. ``section`` is the key of the step's settings.
     """
 
     events: Sequence[Event] = ()
@@ -129,8 +130,7 @@ class Around:
     gone_nodes: frozenset[str] = frozenset()
     own_nodes: Sequence[Properties] | None = None
     claims: Mapping[str, Reason] = field(default_factory=dict[str, Reason])
-    flavor: str = ""
-    added: Mapping[str, str] = field(default_factory=dict[str, str])
+    hold: Hold | None = None
     at: datetime | None = None
     section: str = ""
 
@@ -178,9 +178,9 @@ def why_waiting(pod: Properties, words: str, around: Around) -> Reason:
     waiting = [around.claims[claim] for claim in claims if claim in around.claims]
     if scheduler.kind == "volume" and waiting:
         return replace(waiting[0], words=f"{waiting[0].words}; {words}")
-    if scheduler.kind == "selector" and around.added:
-        labels = " ".join(f"{key}={value}" for key, value in around.added.items())
-        return seen("flavor", words, flavor=around.flavor, labels=labels)
+    misled = around.hold.misled(pod, words) if around.hold and scheduler.kind == "selector" else None
+    if misled:
+        return misled
     return _of_autoscaler(scheduler, around) or scheduler
 
 

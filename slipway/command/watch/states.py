@@ -2,10 +2,12 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+
+from slipway.infra.review.stack import Properties
 
 
 def duration(seconds: float) -> str:
@@ -318,6 +320,20 @@ class Reason:
 
 
 NOTHING = Reason("")
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What a feature holds a Job back by. ``reason`` is why, while the Job is suspended.
+
+    It stopped the Job ``stops`` times, the last time because of ``why``. ``misled`` takes a pod that no node's
+    labels suit, with the scheduler's words: why, where the feature changed what the pod selects.
+    """
+
+    reason: Reason
+    stops: int = 0
+    why: str = ""
+    misled: Callable[[Properties, str], Reason | None] = lambda _, __: None
 
 
 @dataclass(frozen=True)

@@ -34,16 +34,7 @@ from slipway.infra.kubernetes.labels import (
     data_of,
 )
 from slipway.infra.placed import STORE_GATE
-from slipway.infra.review.stack import (
-    JOB,
-    Properties,
-    Stack,
-    at,
-    mapping,
-    mappings,
-    strings,
-    text,
-)
+from slipway.infra.review.stack import JOB, Properties, Stack, at, mapping, mappings, strings, text
 
 COPY = """
 cd "$1" || exit 1

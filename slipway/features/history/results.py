@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from slipway.runtime.json_values import AbsentError, value_at
-from slipway.runtime.store import (
-    MANIFEST,
-    Manifest,
-    NotWholeError,
-    load_manifest,
-    read_file,
-    store_errors,
-)
+from slipway.runtime.store import MANIFEST, Manifest, NotWholeError, load_manifest, read_file, store_errors
 from slipway.runtime.usage.limits import USAGE, Reached
 
 FACTS = ".history"

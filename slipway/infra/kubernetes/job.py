@@ -23,7 +23,6 @@ from slipway.infra.kubernetes.labels import (
     RUN_ANNOTATION,
     RUNS_ANNOTATION,
     USAGE_ANNOTATION,
-    job_labels,
     outside_queue,
     step_labels,
 )
@@ -221,7 +220,7 @@ def declare_job(
     """
     run, workspace = args.run, args.workspace
     step = run.step
-    labels = job_labels(step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority))
+    labels = workspace.job_labels(step.pipeline, step.name, args.priority)
     labels, queue = (labels, {}) if in_queue else outside_queue(labels)
     limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
     return k8s.batch.v1.Job(

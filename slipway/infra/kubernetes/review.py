@@ -6,12 +6,13 @@ Nodes and quotas are the clouds' to know.
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from slipway.infra.features import data_files, features
 from slipway.infra.review.contract import Review
-from slipway.infra.review.facts import Charge, Disk, Grant, Holding, Seconds
+from slipway.infra.review.facts import Charge, Disk, Grant, Holding, InPlace, Seconds
 from slipway.infra.review.stack import (
     JOB,
     UNKNOWN,
@@ -323,17 +324,25 @@ GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")
 SCALE_DOWN = TIMES["autoscaler", "scale-down"]
 """How long a node without pods is kept where its pool does not say."""
 
-in_place = partial(in_place_from, DATA / "in_place.toml")
-"""By resource type, what updates in place mean for what is there."""
+
+def in_place() -> Mapping[str, Sequence[InPlace]]:
+    """By resource type, what updates in place mean for what is there."""
+    files = (DATA / "in_place.toml", *data_files("in_place.toml"))
+    return {type_: facts for file in files for type_, facts in in_place_from(file).items()}
 
 
 @cache
 def replacing() -> Mapping[str, Sequence[str]]:
     """By resource type, the paths of the properties whose change replaces it."""
     with FILE.open("rb") as file:
-        data = tomllib.load(file)
-    objects = {type_: [*data["every"], *paths] for type_, paths in data["types"].items()}
-    return {**objects, **data["others"]}
+        content = tomllib.load(file)
+    objects: dict[str, Sequence[str]] = {
+        type_: [*content["every"], *paths] for type_, paths in content["types"].items()
+    }
+    # Custom resources are never replaced for anything else (`forceNewProperties` knows no kind of theirs).
+    for api, kinds in [served for feature in features() for served in feature.served.items()]:
+        objects |= {f"kubernetes:{api}:{kind}": content["every"] for kind in kinds}
+    return {**objects, **content["others"]}
 
 
 def pull(images: Collection[str], pool: NodePool | None = None) -> Seconds:

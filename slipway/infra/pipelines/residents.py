@@ -8,7 +8,7 @@ from slipway.infra.pipelines.apps import AppDeclaration, object_name
 from slipway.infra.pipelines.contract import ServiceDeclaration
 from slipway.infra.platform import AMOUNTS, Pool, Resources, add, subtract
 
-Kind = Literal["service", "app", "proxy", "runner", "kueue"]
+Kind = Literal["service", "app", "proxy", "runner", "installed"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Resident:
     """A program whose pods stay on ``pool``, outside of any queue, for as long as the stack exists.
 
     ``pods`` is what each pod asks for that is always there, and ``added`` the same of those that an autoscaler may
-    add. ``pipeline`` is empty where the stack itself installs the program.
+    add. ``pipeline`` is empty where the stack itself installs the program, which ``name`` says then.
     """
 
     kind: Kind

@@ -12,16 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from slipway.infra.review.facts import (
-    Charge,
-    Disk,
-    Grant,
-    Holding,
-    Identity,
-    InPlace,
-    Price,
-    Quota,
-)
+from slipway.infra.review.facts import Charge, Disk, Grant, Holding, Identity, InPlace, Price, Quota
 from slipway.infra.review.stack import NodePool, Resource, Stack
 
 

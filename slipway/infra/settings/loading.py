@@ -13,15 +13,7 @@ from slipway.infra.schema import yaml_files
 from slipway.infra.schema.plain_values import order
 from slipway.infra.schema.problems import Finding, Problem, SettingsError, key_of
 from slipway.infra.schema.repairs import as_written
-from slipway.infra.settings.checks import (
-    apps,
-    cluster_runs,
-    kueue,
-    pipelines,
-    places,
-    stack,
-    steps,
-)
+from slipway.infra.settings.checks import apps, cluster_runs, pipelines, places, stack, steps
 from slipway.infra.settings.model import Rehearsal, Settings
 from slipway.infra.settings.parsing import OVERLAY, Reading, read
 from slipway.infra.settings.pipelines import folder, folders_in, is_known, unread
@@ -41,9 +33,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     steps.check_steps,
     apps.check,
     apps.check_apps,
-    kueue.check,
-    kueue.check_kueue,
-    steps.check_admission,
+    stack.check_teams,
     stack.check_metrics,
     apps.check_ingress,
     stack.check_secrets,

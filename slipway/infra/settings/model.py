@@ -5,7 +5,7 @@ Shapes and single-value rules live in the models; rules that join several keys a
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -17,23 +17,11 @@ from slipway.infra.commands import page
 from slipway.infra.features import features
 from slipway.infra.pipelines.contract import PipelineSettings, PodSettings
 from slipway.infra.pipelines.images import CPU_IMAGE
-from slipway.infra.pipelines.residents import Resident
-from slipway.infra.platform import Egress, Resources
-from slipway.infra.schema.base import (
-    Cidr,
-    Cpu,
-    Duration,
-    Int,
-    Labels,
-    Memory,
-    Model,
-    Size,
-    Team,
-    refuse,
-)
+from slipway.infra.platform import Egress
+from slipway.infra.schema.base import Cidr, Cpu, Duration, Labels, Memory, Model, Size, Team, refuse
 from slipway.infra.schema.names import REFERENCE
 from slipway.infra.schema.paths import LocalPath, StorePath
-from slipway.infra.schema.renamed import CHART_KEYS, Removed
+from slipway.infra.schema.renamed import Removed
 from slipway.infra.schema.request import Request
 from slipway.infra.schema.secret_values import SecretText
 from slipway.infra.settings.pipelines import (
@@ -141,69 +129,6 @@ class RegistrySettings(PodSettings):
     )
 
 
-MOST_SHARE = 1000
-
-REPLICAS = 2
-"""Kueue's own pods. While none answers, nobody can create a Job in the namespaces that it looks after."""
-
-REQUESTS = Resources(cpu=100, memory=512)
-"""Of each of them. The chart's half a core is for clusters with thousands of Jobs; they may use what is idle."""
-
-
-class KueueSettings(Model):
-    """Kueue, which lets a Job start once there is room for all of its pods. Without the section every Job starts
-    at once, and its pods wait for nodes one by one.
-
-    A team's stack has only `wait`: the rest is in the file of the stack that has the clusters.
-    """
-
-    removed: ClassVar[Mapping[str, Removed]] = CHART_KEYS
-
-    install: bool = Field(
-        default=True,
-        description="Install Kueue in each cluster. `false`: it is there already (its API `v1beta2`), and the "
-        "stack declares its own queues only.",
-    )
-    namespace: str = Field(default="kueue-system", description="Namespace of Kueue's own pods.")
-    namespaces: list[str] = Field(
-        default_factory=list[str],
-        description="Namespaces of stacks with `install: false`, whose Jobs Kueue looks after, too. It touches "
-        "Jobs of no others but this stack's and its teams'.",
-    )
-    local_queue: str | None = Field(
-        default=None,
-        description="Name of the LocalQueue that somebody else made in the namespace. The stack then declares "
-        "nothing of Kueue; its Jobs name this queue.",
-    )
-    shares: dict[str, Int] = Field(
-        default_factory=dict[str, Int],
-        description="Shares of the pools by namespace, this stack's and its teams': 2 is twice as much as 1, and "
-        "0 is what the others leave. Default: 1; for the stack's own, 0 where it runs no pipeline.",
-    )
-    preemption: Literal["never", "lower-priority", "shares"] = Field(
-        default="never",
-        description="Which running Jobs a waiting one may stop; they wait again, and resume from their newest "
-        "checkpoint. `lower-priority`: those with a lower `priority`, of its namespace, and of others "
-        "beyond their shares. `shares`: also any of a namespace that uses more than its share.",
-    )
-    ready_within: Duration = Field(
-        default="30m",
-        description="A Job whose pods do not all run so long after it was let in is stopped, and waits again. "
-        "Write more where nodes or images take longer.",
-    )
-    wait: Duration = Field(
-        default="24h",
-        description="How long `pulumi up` waits for each Job to be let in, beside the step's `time_limit`, which "
-        "begins then.",
-    )
-
-    def shares_of(self, namespace: str, teams: Mapping[str, Team], *, runs_pipelines: bool) -> dict[str, int]:
-        """The share of each namespace: the stack's own, ``namespace``, and those of its ``teams``."""
-        share = 1 if runs_pipelines or not teams else 0
-        shares = {namespace: share, **{team.namespace: 1 for team in teams.values()}}
-        return {name: self.shares.get(name, share) for name, share in shares.items()}
-
-
 _INSTALL = Removed(f"install Prometheus and its exporters yourself; {page('metrics.md')} says how")
 
 
@@ -254,12 +179,6 @@ class MetricsSettings(Model):
         description="The Prometheus that reads them where the cloud does not: required there, unless `collect` is "
         "`false`.",
     )
-
-
-def installed_residents(host: str, kueue: KueueSettings | None) -> Iterator[Resident]:
-    """What a stack installs of its own on the pool ``host`` of one of its clusters."""
-    if kueue and kueue.install and not kueue.local_queue:
-        yield Resident("kueue", host, [REQUESTS] * REPLICAS)
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -344,11 +263,6 @@ class _Settings(Model):
         default_factory=dict[str, Team],
         description="Teams whose own stacks run Jobs on these clusters, by their folder in the store. The stack "
         "then has the output `platform`.",
-    )
-    kueue: KueueSettings | None = Field(
-        default=None,
-        description="Holds each Job back until there is room for all of its pods. A team's stack has that of the "
-        "stack with the clusters.",
     )
     metrics: MetricsSettings | None = Field(
         default=None,

@@ -30,7 +30,6 @@ from slipway.infra.settings import pipelines as references
 from slipway.infra.settings.model import (
     SECTIONS,
     EgressSettings,
-    KueueSettings,
     MetricsSettings,
     RegistrySettings,
     Settings,
@@ -75,7 +74,6 @@ class Draft(Model):
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])
-    kueue: KueueSettings | None = None
     metrics: MetricsSettings | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])

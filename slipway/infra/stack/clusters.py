@@ -1,4 +1,4 @@
-"""What each cluster has beside Jobs and apps: built images, Kueue, workspaces, and what reads metrics."""
+"""What each cluster has beside Jobs and apps: built images, queues, workspaces, and what reads metrics."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Literal
 
 import pulumi
 
+from slipway.infra.features import parts
 from slipway.infra.kubernetes.cluster.api_access import RUNNER
-from slipway.infra.kubernetes.cluster.kueue import LOCAL_QUEUE, Kueue, KueueArgs, KueueReleaseArgs, host_pool
 from slipway.infra.kubernetes.cluster.workspace import (
     OPERATOR_API,
     PULL_SECRET,
@@ -34,10 +34,10 @@ from slipway.infra.kubernetes.schedules.schedule import MOST_RUNS
 from slipway.infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
 from slipway.infra.pipelines.residents import Resident, residents_on
 from slipway.infra.placed import IMAGE_BUILD, with_those_before
-from slipway.infra.platform import Collector, Platform
+from slipway.infra.platform import Collector, Platform, Pool
 from slipway.infra.schema.quantities import seconds
 from slipway.infra.schema.request import builds_namespace
-from slipway.infra.settings.model import REPLICAS, REQUESTS, KueueSettings, Settings, installed_residents
+from slipway.infra.settings.model import Settings
 from slipway.infra.stack.placed_stack import PlacedStack
 
 
@@ -89,42 +89,12 @@ def registry_login(settings: Settings, key: Literal["login", "pull_login"]) -> p
     return pulumi.Output.secret(settings.secrets[name].get_secret_value()) if name else None
 
 
-def declare_queues(stack: PlacedStack) -> dict[str, Kueue]:
-    """What the stack declares of Kueue, by cluster."""
-    settings, kueue = stack.settings, stack.settings.kueue
-    if kueue is None or kueue.local_queue:
-        return {}
-    shares = kueue.shares_of(settings.namespace, settings.teams, runs_pipelines=bool(settings.pipelines))
-    release = KueueReleaseArgs(
-        namespace=kueue.namespace,
-        namespaces=[*shares, *kueue.namespaces],
-        ready_within=seconds(kueue.ready_within),
-        wait=seconds(kueue.wait),
-        requests=REQUESTS,
-        replicas=REPLICAS,
-        fair=bool(settings.teams),
-    )
-    queues: dict[str, Kueue] = {}
-    for name, platform in stack.platforms.items():
-        if not platform.owned:
-            continue
-        held = _held(stack, platform)
-        queues[name] = Kueue(
-            f"{name}-kueue",
-            KueueArgs(
-                platform,
-                settings.namespace,
-                shares,
-                seconds(kueue.wait),
-                kueue.preemption,
-                held,
-                release if kueue.install else None,
-            ),
-        )
-    return queues
+def host_pool(platform: Platform) -> Pool | None:
+    """The pool of what a stack installs, which has a node at all times then; None where all pools have GPUs."""
+    return next((pool for pool in platform.pools.values() if not pool.allocatable.gpus), None)
 
 
-def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
+def held_on(stack: PlacedStack, platform: Platform) -> list[Resident]:
     """What is on the pools of a cluster and in no queue."""
     settings, cheapest = stack.settings, platform.cheapest_pool.name
     held = [resident for pool in platform.pools.values() for resident in residents_on(stack.residents, pool)]
@@ -139,22 +109,12 @@ def _held(stack: PlacedStack, platform: Platform) -> list[Resident]:
             pool = mover_pool(platform, step.places).name
             held.append(Resident("runner", pool, [RUNNER], (), step.pipeline, step.name))
     if host := host_pool(platform):
-        held += installed_residents(host.name, settings.kueue)
+        held += [resident for of in parts("feature", "residents") for resident in of(settings, host.name)]
     return held
 
 
-def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:
-    """The LocalQueue of the stack's Jobs on a cluster, and how they get past it; None where they start at once."""
-    section = settings.kueue or KueueSettings()
-    if kueue:
-        return LOCAL_QUEUE, Admission(seconds(section.wait), kueue.access[settings.namespace], kueue.ready)
-    if platform.queue:
-        return LOCAL_QUEUE, Admission(seconds(section.wait), platform.queue)
-    return (section.local_queue, Admission(seconds(section.wait))) if section.local_queue else (None, None)
-
-
 def declare_workspaces(
-    stack: PlacedStack, queues: Mapping[str, Kueue], images: Mapping[str, PodImage]
+    stack: PlacedStack, admissions: Mapping[str, Admission], images: Mapping[str, PodImage]
 ) -> dict[str, Workspace]:
     """The namespace of the stack on each of its clusters."""
     settings, apps = stack.settings, stack.all_apps
@@ -182,7 +142,7 @@ def declare_workspaces(
                 settings.egress.allowed(),
                 services[name],
                 any(pipeline.schedule for pipeline in settings.pipelines.values()),
-                *_queue(settings, platform, queues.get(name)),
+                admissions.get(name),
                 groups=groups[name],
                 places=places[name],
                 apps=app_pods[name],

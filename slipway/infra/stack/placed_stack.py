@@ -11,8 +11,7 @@ from pydantic import SecretStr
 from slipway.infra.clouds.contract import Cloud
 from slipway.infra.kubernetes.apps.app import PipelineApp
 from slipway.infra.kubernetes.cluster.gates import Gates
-from slipway.infra.kubernetes.cluster.kueue import Kueue
-from slipway.infra.kubernetes.cluster.workspace import Workspace
+from slipway.infra.kubernetes.cluster.workspace import Admission, Workspace
 from slipway.infra.kubernetes.image_builds.build import Images
 from slipway.infra.kubernetes.job import StepJob
 from slipway.infra.kubernetes.results import Outputs, app_outputs
@@ -192,9 +191,9 @@ def export_access(platforms: Mapping[str, Platform]) -> None:
     )
 
 
-def export_platform(stack: PlacedStack, queues: Mapping[str, Kueue]) -> None:
+def export_platform(stack: PlacedStack, admissions: Mapping[str, Admission]) -> None:
     """What the stacks of other teams need to run their Jobs here."""
     clusters = stack.settings.clusters.items()
     clouds = {name: (cluster.cloud, stack.platforms[name]) for name, cluster in clusters}
-    access = {name: queue.access for name, queue in queues.items()}
+    access = {name: admission.teams for name, admission in admissions.items()}
     pulumi.export(PLATFORM, published(stack.settings.teams, clouds, access))

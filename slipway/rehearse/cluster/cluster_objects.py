@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from slipway.engine.provider_outputs import kind_of, namespace_of, object_name
-from slipway.evaluated.queues import GROUP, is_served
 from slipway.evaluated.scheduling import Toleration, find_untolerated, tolerations
-from slipway.infra.features import parts
+from slipway.infra.features import features, parts
 from slipway.infra.platform import GPU_RESOURCE, Node
 from slipway.infra.review.stack import Properties, Resource, mapping, mappings, strings, texts
 from slipway.rehearse.cluster.pods import PodSpec
@@ -88,7 +87,9 @@ class Objects:
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
         version = str(resource.inputs.get("apiVersion", ""))
-        if resource.type.startswith(f"kubernetes:{GROUP}/") and not is_served(kind, version):
+        served = {api: kinds for feature in features() for api, kinds in feature.served.items()}
+        groups = {api.partition("/")[0] for api in served}
+        if version.partition("/")[0] in groups and kind not in served.get(version, ()):
             raise RefusedError(f'no matches for kind "{kind}" in version "{version}"')
         if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
             raise RefusedError(

@@ -15,23 +15,8 @@ from slipway.evaluated.workloads import Workload
 from slipway.infra.review.stack import Resource, Stack, mapping, strings
 from slipway.rehearse.cluster import job_controller
 from slipway.rehearse.cluster.cluster_objects import Namespace, RefusedError
-from slipway.rehearse.cluster.job_controller import (
-    EPOCH,
-    PROGRESS,
-    Disruption,
-    JobSpec,
-    host_name,
-    pod_of,
-)
-from slipway.rehearse.cluster.kubelet import (
-    EVICTED,
-    Kubelet,
-    Pod,
-    PodResult,
-    PreparedCommand,
-    expand,
-    label_at,
-)
+from slipway.rehearse.cluster.job_controller import EPOCH, PROGRESS, Disruption, JobSpec, host_name, pod_of
+from slipway.rehearse.cluster.kubelet import EVICTED, Kubelet, Pod, PodResult, PreparedCommand, expand, label_at
 from slipway.rehearse.cluster.pods import Container, PodSpec
 from slipway.rehearse.cluster.scheduler import Placement, PodAffinity, Scheduler
 from slipway.rehearse.cluster.services import Services

@@ -6,13 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipway.evaluated.scheduling import (
-    PodRequest,
-    find_shortages,
-    obstacle,
-    obstacles,
-    selector_picks,
-)
+from slipway.evaluated.scheduling import PodRequest, find_shortages, obstacle, obstacles, selector_picks
 from slipway.infra.platform import Node, Resources, add, subtract
 from slipway.infra.review.stack import Properties
 from slipway.rehearse.machine.processes import CancelledError

@@ -12,13 +12,7 @@ from slipway.infra.kubernetes.labels import RESULTS_ANNOTATION
 from slipway.infra.pipelines.results import RESULTS, Number
 from slipway.infra.placed_model import PlacedStep
 from slipway.infra.review.stack import Resource, strings
-from slipway.rehearse.output.results import (
-    CollectedResults,
-    JobResults,
-    ShownNumber,
-    decimals,
-    format_value,
-)
+from slipway.rehearse.output.results import CollectedResults, JobResults, ShownNumber, decimals, format_value
 from slipway.rehearse.state import JobRecord
 
 DIGITS = 6

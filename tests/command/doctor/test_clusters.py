@@ -118,9 +118,9 @@ def stack() -> Stack:
     return Stack("dev", {each.urn: each for each in found})
 
 
-def of_cluster(tmp_path: Path, installs_kueue: bool | None = None) -> dict[State, list[tuple[str, str]]]:
+def of_cluster(tmp_path: Path, settings: Any = None) -> dict[State, list[tuple[str, str]]]:
     servers = {"here": ApiServer(str(tmp_path / "config"), "here", (3, 10))}
-    (probe,) = cluster.probes(stack(), servers, installs_kueue)
+    (probe,) = cluster.probes(stack(), servers, settings)
     return sorted_out(probe.run)
 
 
@@ -215,34 +215,6 @@ def test_a_namespace_of_somebody_else_is_told(
     server.objects = [{"kind": "Namespace", "metadata": {"name": "mine", "labels": labels}}]
     found = [mend for said, mend in of_cluster(tmp_path)[State.WRONG] if 'has a Namespace "mine" already' in said]
     assert found == mends
-
-
-def test_kueue_is_there_where_it_has_to_be_and_not_twice(server: Server, tmp_path: Path) -> None:
-    def kueue(installs: bool | None) -> list[tuple[State, str]]:
-        found = of_cluster(tmp_path, installs)
-        return [(state, mend) for state, told in found.items() for said, mend in told if said.startswith("Kueue")]
-
-    assert kueue(None) == []
-    ((state, mend),) = kueue(False)
-    assert state is State.WRONG
-    assert mend.startswith("kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/")
-    assert kueue(True) == [(State.FINE, "")]
-    server.kueue = True
-    assert kueue(False) == [(State.FINE, "")]
-    assert kueue(True) == [(State.WRONG, "pulumi config set --path slipway:kueue.install false -s dev")]
-    server.more["/apis/kueue.x-k8s.io/v1beta2/namespaces/mine/localqueues/default"] = {"kind": "LocalQueue"}
-    assert (State.WRONG, "kubectl delete localqueue default -n mine") in kueue(False)
-
-
-@pytest.mark.parametrize(("there", "holds"), [(True, True), (False, True), (True, False)])
-def test_a_queue_in_which_no_job_would_wait_is_told(
-    server: Server, tmp_path: Path, there: bool, holds: bool
-) -> None:
-    server.kueue, server.holds = True, holds
-    if there:
-        server.more["/apis/kueue.x-k8s.io/v1beta2/namespaces/mine/localqueues/q"] = {"kind": "LocalQueue"}
-    mends = [mend for _, mend in of_cluster(tmp_path, installs_kueue=False)[State.WRONG]]
-    assert ("kubectl get localqueue -n mine" in mends) is not (there and holds)
 
 
 def test_nodes_storage_and_plugin_against_the_stack_file(server: Server, tmp_path: Path) -> None:

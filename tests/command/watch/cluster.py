@@ -245,22 +245,6 @@ def event(about: Mapping[str, Any], reason: str, message: str, at: float = 30, b
     }
 
 
-def workload(
-    of: Mapping[str, Any], *conditions: Mapping[str, Any], priority: int = 0, age: float = 600, **status: Any
-) -> dict[str, Any]:
-    return {
-        "kind": "Workload",
-        "metadata": {
-            "name": f"job-{of['metadata']['name']}",
-            "uid": f"workload-{of['metadata']['uid']}",
-            "creationTimestamp": before(age),
-            "ownerReferences": [{"uid": of["metadata"]["uid"], "kind": "Job"}],
-        },
-        "spec": {"queueName": "slipway", "priority": priority, "active": True},
-        "status": {"conditions": list(conditions), **status},
-    }
-
-
 def stamped(*lines: str, age: float = 200) -> str:
     """A log with the kubelet's times, a second apart."""
     moments = (NOW - timedelta(seconds=age - number) for number in range(len(lines)))

@@ -21,7 +21,6 @@ from tests.command.watch.cluster import (
     running,
     taken,
     unschedulable,
-    workload,
 )
 
 JOB = job("mnist-train-1")
@@ -45,14 +44,14 @@ def look(
     made: Mapping[str, Any],
     *pods: Mapping[str, Any],
     events: Sequence[Any] = (),
-    workloads: Sequence[Any] = (),
+    beside: Mapping[str, Sequence[Any]] | None = None,
     gone_nodes: Sequence[str] = (),
     before: StepState | None = None,
 ) -> StepState:
     by_uid: dict[str, list[Event]] = {}
     for item in map(event_of, events):
         by_uid.setdefault(item.uid, []).append(item)
-    observed = Observed(events=dict(by_uid), workloads=workloads, gone_nodes=frozenset(gone_nodes))
+    observed = Observed(events=dict(by_uid), beside=beside or {}, gone_nodes=frozenset(gone_nodes))
     return step_state(step, Snapshot(made, pods, observed, before=before))
 
 
@@ -333,33 +332,6 @@ def test_workers_on_items_run_as_soon_as_one_does() -> None:
     assert Phase.WAITING in state.remark
 
 
-def test_a_suspended_job_is_queued_and_has_no_deadline() -> None:
-    suspended = job("mnist-train-1", suspend=True, labels=QUEUE)
-    words = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor t, 1 more needed"
-    waiting = workload(suspended, condition("QuotaReserved", "False", "Pending", words))
-    state = look(STEP, suspended, workloads=[waiting])
-    assert (state.phase, state.deadline, state.began) == (Phase.QUEUED, None, None)
-    assert (state.reason.kind, state.reason.words) == ("quota", words)
-
-
-def evicted(of: Mapping[str, Any], reason: str, count: int) -> dict[str, Any]:
-    """The Workload of a Job that Kueue has evicted so often."""
-    statistics = {"evictions": [{"reason": reason, "underlyingCause": "", "count": count}]}
-    return workload(of, condition("Evicted", reason=reason, message=reason), schedulingStats=statistics)
-
-
-def test_evictions_by_kueue_count_once_for_all_pods_of_a_step() -> None:
-    state = look(STEP, JOB, runs(), workloads=[evicted(JOB, "Preempted", 2)])
-    assert (state.retries, state.retried) == (2, "Preempted")
-    evictions = [evicted(GANG, "PodsReadyTimeout", 1)]
-    both = [runs(GANG, suffix, index=index) for index, suffix in enumerate("cd")]
-    assert look(NODES, GANG, *both, events=creations("abcd"), workloads=evictions).retries == 1
-    # It waits in its queue, and nothing was started again yet.
-    suspended = job("mnist-train-1", pods=2, suspend=True, labels=QUEUE)
-    state = look(NODES, suspended, events=creations("ab"), workloads=evictions)
-    assert (state.phase, state.retries) == (Phase.QUEUED, 0)
-
-
 @pytest.mark.parametrize(
     ("message", "says", "fix"),
     [
@@ -400,18 +372,6 @@ def test_a_pod_that_the_quota_can_never_hold_is_not_told_to_wait(wanted: str, ki
     assert "quota pools" in state.reason.says
     assert ("wait until" in state.reason.fix) == (kind != "never")
     assert ("requests.nvidia.com/gpu than" in state.reason.says) == (kind == "never")
-
-
-def test_a_job_that_kueue_let_in_for_another_pool_names_its_flavor() -> None:
-    waiting = pod(JOB, "a", unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity."))
-    waiting["spec"]["nodeSelector"] = {"team": "train", "role": "cpu"}
-    admission = {"podSetAssignments": [{"name": "main", "flavors": {"cpu": "ml.cpu", "memory": "ml.cpu"}}]}
-    admitted = workload(JOB, condition("Admitted"), admission=admission)
-    admitted["spec"]["podSets"] = [{"template": {"spec": {"nodeSelector": {"team": "train"}}}}]
-    state = look(STEP, JOB, waiting, workloads=[admitted])
-    assert (state.phase, state.reason.kind) == (Phase.WAITING, "flavor")
-    assert "flavor ml.cpu" in state.reason.says
-    assert "(role=cpu)" in state.reason.says
 
 
 def test_a_step_that_is_done_is_done_whatever_its_pods_say() -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from slipway.command.watch.job_states import why_suspended, workload_of
 from slipway.command.watch.observed import Observed, event_of
 from slipway.command.watch.pod_states import Around, explain_scheduling, pod_state, recognise, waiting_claims
 from slipway.command.watch.states import Nodes, Phase, PodState
-from tests.command.watch.cluster import NOW, before, condition, event, job, pod, unschedulable, workload
+from tests.command.watch.cluster import NOW, before, event, job, pod, unschedulable
 
 JOB = job("mnist-train-1")
 FULL = (
@@ -44,7 +43,6 @@ Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 1.0 in region us-central1."
         errorMessage: "The zone does not have enough resources available to fulfill the request."
 """
 FORBIDDEN = 'Error creating: pods "x" is forbidden: '
-NO_FLAVOR = "couldn't assign flavors to pod set main: "
 
 
 TRAIN = Nodes("train", "Spot n1-standard-4 with 1 nvidia-tesla-t4", "us-central1-a, us-central1-c")
@@ -123,17 +121,6 @@ def failed(why: str, at: float = 30) -> dict[str, Any]:
         ("creation", f'{FORBIDDEN}pod rejected: RuntimeClass "nvidia" not found', "runtime class", ["nvidia"]),
         ("creation", f'{FORBIDDEN}error looking up service account s/runner: serviceaccount "runner" not found',
          "service account", ["runner"]),
-        ("queue", f"{NO_FLAVOR}insufficient unused quota for nvidia.com/gpu in flavor train, 2 more needed",
-         "quota", ["2 of nvidia.com/gpu", "train"]),
-        ("queue", f"{NO_FLAVOR}insufficient quota for nvidia.com/gpu in flavor train, previously considered "
-         "podsets requests (0) + current podset request (8) > maximum capacity (4)",
-         "never", ["8 of nvidia.com/gpu", "4 of train"]),
-        ("queue", f"{NO_FLAVOR}insufficient unused quota for cpu in flavor train, 5 more needed. Pending the "
-         "preemption of 1 workload(s)", "quota", ["5 of cpu"]),
-        ("queue", f"{NO_FLAVOR}resource memory unavailable in ClusterQueue", "resource", ["memory"]),
-        ("queue", "LocalQueue slipway doesn't exist", "queue missing", []),
-        ("queue", "ClusterQueue slipway is inactive", "queue stopped", []),
-        ("queue", "Workload no longer fits after processing another workload", "turn", []),
     ],
 )  # fmt: skip
 def test_words_of_clusters_are_known_with_what_they_name(
@@ -401,40 +388,6 @@ def test_a_volume_that_cannot_be_mounted_is_told_with_its_cause() -> None:
     words = 'MountVolume.SetUp failed for volume "s" : secret "mnist-secrets" not found'
     state = pod_state(starting, Around([event_of(event(starting, "FailedMount", words))]))
     assert (state.phase, state.reason.kind) == (Phase.STARTING, "secret")
-
-
-QUEUED = job("mnist-train-2", suspend=True, labels={"kueue.x-k8s.io/queue-name": "slipway"})
-
-
-def no_quota(message: str) -> dict[str, Any]:
-    return condition("QuotaReserved", "False", "Pending", message)
-
-
-def test_who_comes_first_in_the_queue_is_counted() -> None:
-    words = "insufficient unused quota for cpu in flavor cpu, 1 more needed"
-    waiting = workload(QUEUED, no_quota(words), age=100)
-    others = [
-        workload(job("older"), no_quota("…"), age=500),
-        workload(job("important"), no_quota("…"), priority=1000, age=5),
-        workload(job("admitted"), condition("QuotaReserved"), age=900),
-    ]
-    reason = why_suspended(QUEUED, waiting, [waiting, *others], [])
-    assert (reason.kind, reason.words) == ("quota", words)
-    assert "2 of this namespace" in reason.says
-
-
-def test_a_job_that_waits_for_its_nodes_together_has_its_quota() -> None:
-    check = {"name": "flex-start", "state": "Pending", "message": "waiting for capacity"}
-    waiting = workload(QUEUED, condition("QuotaReserved"), admissionChecks=[check])
-    reason = why_suspended(QUEUED, waiting, [waiting], [])
-    assert (reason.kind, reason.words) == ("checks", "waiting for capacity")
-    assert "flex-start" in reason.says
-
-
-def test_a_job_that_kueue_has_not_seen_is_told_so() -> None:
-    assert workload_of(QUEUED, []) is None
-    assert why_suspended(QUEUED, None, [], []).kind == "kueue"
-    assert why_suspended(job("other", suspend=True), None, [], []).kind == "suspended"
 
 
 def claim_of(reason: str, message: str, age: float = 600, **spec: str) -> dict[str, Any]:

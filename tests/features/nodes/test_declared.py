@@ -10,7 +10,7 @@ import pytest
 
 from slipway.features.nodes.feature import Nodes
 from slipway.infra import places
-from slipway.infra.kubernetes.cluster.workspace import Workspace, WorkspaceArgs
+from slipway.infra.kubernetes.cluster.workspace import Admission, Workspace, WorkspaceArgs
 from slipway.infra.kubernetes.job import declare
 from slipway.infra.kubernetes.run import plan
 from slipway.infra.kubernetes.schedules.schedule import PipelineSchedule, PipelineScheduleArgs
@@ -242,7 +242,7 @@ def test_a_job_waits_for_its_service_and_its_policy(declared: Callable[..., Reco
 
 
 def test_jobs_name_the_queue_that_admits_them(declared: Callable[..., Recording]) -> None:
-    queued = job(declared({"queue": "slipway"}))
+    queued = job(declared({"admission": Admission("slipway", 0)}))
     assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "slipway"
     assert "kueue.x-k8s.io/queue-name" not in queued["spec"]["template"]["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in job(declared())["metadata"]["labels"]
@@ -251,7 +251,9 @@ def test_jobs_name_the_queue_that_admits_them(declared: Callable[..., Recording]
 def test_a_run_by_the_clock_has_host_names_of_its_own_jobs(root: Path) -> None:
     def program() -> None:
         on = platform()
-        args = WorkspaceArgs(on, "slipway", "runner", protect=False, scheduled=True, queue="slipway", groups=1)
+        args = WorkspaceArgs(
+            on, "slipway", "runner", protect=False, scheduled=True, admission=Admission("slipway", 0), groups=1
+        )
         workspace = Workspace(on.name, args)
         long = train(on, root, pipeline="p" * 40, name="s" * 40)
         jobs = declare([long], {on.name: workspace}, root)

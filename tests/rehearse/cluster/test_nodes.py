@@ -11,15 +11,7 @@ import pytest
 from slipway.rehearse.cluster import job_controller
 from slipway.rehearse.cluster.job_controller import JOB_NAME
 from slipway.rehearse.state import Phase
-from tests.rehearse.toy import (
-    NODE,
-    Toys,
-    hosts_of,
-    ignore_disruption,
-    on_exit_code,
-    rehearse,
-    variable,
-)
+from tests.rehearse.toy import NODE, Toys, hosts_of, ignore_disruption, on_exit_code, rehearse, variable
 from tests.support import rehearsing
 from tests.support.rehearsing import phases, record
 

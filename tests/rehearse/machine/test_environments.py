@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 
 from slipway.rehearse.machine import environments
-from slipway.rehearse.machine.environments import (
-    Environment,
-    EnvironmentFailedError,
-    Environments,
-    Software,
-)
+from slipway.rehearse.machine.environments import Environment, EnvironmentFailedError, Environments, Software
 from slipway.rehearse.machine.processes import CancelledError, Reaper, Stop
 from tests.support.rehearsing import wait_until
 from tests.support.wheels import offline, pin, write_wheel

@@ -12,12 +12,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_aws as aws
 
-from slipway.infra.clouds.aws.charts import (
-    DISK_CLASS,
-    autoscaler,
-    disk_class,
-    efa_plugins,
-)
+from slipway.infra.clouds.aws.charts import DISK_CLASS, autoscaler, disk_class, efa_plugins
 from slipway.infra.clouds.aws.cluster import EksCluster, EksClusterArgs, profile_option
 from slipway.infra.clouds.aws.network import FlowLogsArgs, Network, NetworkArgs, flow_logs
 from slipway.infra.clouds.aws.nodes import POOL_LABEL, kept

@@ -33,13 +33,7 @@ from slipway.infra.kubernetes.pods.pod import (
     spread,
 )
 from slipway.infra.kubernetes.run import NO_CODE, TESTER, PodImage, Run, inside, pulled_with
-from slipway.infra.kubernetes.shipping.bundle import (
-    Files,
-    collect,
-    config_map_name,
-    normalised,
-    volume,
-)
+from slipway.infra.kubernetes.shipping.bundle import Files, collect, config_map_name, normalised, volume
 from slipway.infra.kubernetes.shipping.code_folder import code_files
 from slipway.infra.kubernetes.shipping.sizes import require_fit
 from slipway.infra.pipelines.apps import AppDeclaration, runs_file, token_variable

@@ -4,7 +4,7 @@ The clusters' providers update an object that is there instead of failing on its
 killed leaves objects that the stack's state does not know. By itself that takes over anybody's object, and
 `destroy` then deletes it. So every object has the label `INSTANCE`, which names its stack, and before Pulumi
 creates an object, its name is looked up in the cluster. What the stack's state knows is not created, and so not
-looked up. Before a Job that names a queue of Kueue is created, it is tried whether it would wait there.
+looked up. Before a Job is created, features say what speaks against it.
 
 Patches are left out, because they change the objects of others by design, and so are Helm releases: Helm itself
 refuses names and objects that are not the release's own (helm.sh/helm/v3, pkg/action/validate.go, 3.20).
@@ -14,13 +14,14 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import pulumi
 
 from slipway.infra.api_server import ApiServer, UnreachableError, UnreadableError
-from slipway.infra.kubernetes.cluster.kueue import queue_problem
-from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, QUEUE_ANNOTATION, QUEUE_LABEL, instance
+from slipway.infra.features import parts
+from slipway.infra.kubernetes.labels import INSTANCE, PART_OF, instance
 
 _T = TypeVar("_T")
 
@@ -28,8 +29,8 @@ PROVIDER = "pulumi:providers:kubernetes"
 """Type of the resources that stand for a cluster."""
 
 
-class UnqueuedJobError(Exception):
-    """A Job names a queue, and would run at once, or never."""
+class RefusedJobError(Exception):
+    """A Job would not run as it is declared."""
 
 
 class ForeignObjectError(Exception):
@@ -53,8 +54,6 @@ class _Cluster:
     """Why it could not be reached; it is not tried again."""
     said: bool = False
     """Whether the user was told so."""
-    queues: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """What keeps Jobs of a namespace from waiting in a queue, empty where nothing does."""
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "ownership"))
 
     async def ask(self, kubeconfig: str, question: Callable[[ApiServer], _T]) -> _T:
@@ -154,14 +153,11 @@ class Ownership:
         labels: Mapping[str, str] = (live or {}).get("metadata", {}).get("labels") or {}
         if live is not None and not self._may_take(labels):
             raise ForeignObjectError(self._refusal(kind, name, namespace, labels))
-        # In a preview the stack's own queue is not there yet.
-        queue = "" if live or self.preview or kind != "Job" else queue_of(metadata)
-        if queue:
-            problem = await cluster.ask(
-                kubeconfig, lambda server: queue_problem(server, namespace, queue, cluster.queues)
-            )
+        # In a preview what the stack itself declares is not there yet.
+        for problem_of in () if live or self.preview or kind != "Job" else parts("declared", "creation_problem"):
+            problem = await cluster.ask(kubeconfig, partial(problem_of, metadata=metadata))
             if problem:
-                raise UnqueuedJobError(f"{_spell(kind, name, namespace)} is not created: {problem}")
+                raise RefusedJobError(f"{_spell(kind, name, namespace)} is not created: {problem}")
 
     def _may_take(self, labels: Mapping[str, str]) -> bool:
         if not PART_OF.items() <= labels.items():
@@ -185,12 +181,6 @@ class Ownership:
                 f"when it is destroyed: kubectl label {kind.lower()} {name}{place} {INSTANCE}={self.owner}"
             )
         return f"{what} is there already, and {_owner(labels)}; this is stack {self.owner}. {way_out}"
-
-
-def queue_of(metadata: Mapping[str, Any]) -> str:
-    """The queue of the Job with these metadata, now or once somebody lets it run."""
-    labels, annotations = (cast("Mapping[str, str]", metadata.get(key) or {}) for key in ("labels", "annotations"))
-    return labels.get(QUEUE_LABEL) or annotations.get(QUEUE_ANNOTATION, "")
 
 
 def _spell(kind: str, name: str, namespace: str) -> str:

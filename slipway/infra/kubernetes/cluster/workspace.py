@@ -1,7 +1,7 @@
 """The workspace: the namespace that steps run in, and what guards it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pulumi
@@ -14,7 +14,7 @@ from slipway.infra.kubernetes.cluster.network_policy import (
     everywhere,
     network_policies,
 )
-from slipway.infra.kubernetes.labels import PART_OF
+from slipway.infra.kubernetes.labels import PART_OF, job_labels
 from slipway.infra.kubernetes.run import PodImage, Usage
 from slipway.infra.objects import wait_for
 from slipway.infra.platform import GPU_RESOURCE, Claim, Collector, Egress, Platform, Priority, QueueAccess
@@ -74,21 +74,22 @@ JOBS_OF_PLACE = 3
 """Jobs at most for each place of a step beside those: that which runs it, its probe, and an agent."""
 
 
-KUEUE_API = "kueue.x-k8s.io/v1beta2"
-"""Kueue's API version (github.com/kubernetes-sigs/kueue; from 0.20 on the only one that it serves)."""
-
-
 @dataclass(frozen=True)
 class Admission:
-    """How the Jobs of a namespace get past Kueue, and how many seconds somebody waits for each to.
+    """What holds back the Jobs of a namespace: the ``queue`` that they name, and how many seconds somebody waits
+    until each is let in.
 
-    ``access`` is what the LocalQueue and the Jobs name; None: the LocalQueue is there already, and Kueue's default
-    priority holds. ``ready`` are the resources behind it.
+    ``priorities`` are what Jobs name by the `priority` of their steps. ``declare`` declares the queue, given a
+    resource's name, the namespace and options; None: it is there already. ``ready`` are the resources behind it,
+    and ``teams`` what other namespaces name there.
     """
 
+    queue: str
     wait: int
-    access: QueueAccess | None = None
+    priorities: Mapping[Priority, str] = field(default_factory=dict[Priority, str])
+    declare: Callable[[str, str, pulumi.ResourceOptions], pulumi.Resource] | None = None
     ready: Sequence[pulumi.Resource] = ()
+    teams: Mapping[str, QueueAccess] = field(default_factory=dict[str, QueueAccess])
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
 
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
-    how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
-    LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
+    how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``admission``
+    holds its Jobs back; None: each starts at once. ``groups`` is how many steps
     there run on several nodes, ``places`` at how many places there steps may run, and ``apps`` how many apps there
     are, with the login proxies in front of them. ``jobs`` is how many Jobs the steps there have, those of runs by
     the clock included.
-    ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
+    ``measured`` is what is measured there; None: nothing. ``images`` are
     those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
     that they are pulled with.
     """
@@ -113,7 +114,6 @@ class WorkspaceArgs:
     egress: Sequence[Egress] | None = ()
     services: int = 0
     scheduled: bool = False
-    queue: str | None = None
     admission: Admission | None = None
     groups: int = 0
     places: int = 0
@@ -137,8 +137,8 @@ class Workspace(pulumi.ComponentResource):
     `slipway.infra.kubernetes.cluster.network_policy` says. ``protect`` keeps Pulumi from deleting what holds
     data there. ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to
     wait for before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to
-    what a policy allows, and ``egress`` is what that is; None: everything. ``queue`` is the LocalQueue of its
-    Jobs, ``priorities`` are WorkloadPriorityClasses by a step's `priority`, and ``wait`` is how many seconds
+    what a policy allows, and ``egress`` is what that is; None: everything. ``queue`` is what its
+    Jobs wait in, ``priorities`` are what they name by a step's `priority`, and ``wait`` is how many seconds
     somebody waits for the admission of a Job. ``measured`` is what is measured of its pods; `scrapers` says of
     it who may read that. ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves
     pods behind that the stack does not know is replaced with them.
@@ -154,11 +154,11 @@ class Workspace(pulumi.ComponentResource):
         self.limits_egress = args.egress is not None
         self.egress = _egress(args)
         self.images = args.images
-        self.queue = args.queue
+        admission = args.admission
+        self.queue = admission.queue if admission else None
         self.measured = args.measured
-        access = args.admission.access if args.admission else None
-        self.priorities: Mapping[Priority, str] = access.priorities if access else {}
-        self.wait = args.admission.wait if args.admission else 0
+        self.priorities: Mapping[Priority, str] = admission.priorities if admission else {}
+        self.wait = admission.wait if admission else 0
         child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
@@ -194,13 +194,17 @@ class Workspace(pulumi.ComponentResource):
         # Kubernetes keeps a claim while a pod names it, one that is done included.
         self.frees_claim: Sequence[pulumi.Resource] = (*platform.store.replaced_with, claim) if claim else ()
         ready.extend([claim] if claim else [])
-        if args.queue and access:
-            ready.append(_local_queue(name, args.queue, access, args, in_namespace))
+        if admission and admission.declare:
+            ready.append(admission.declare(name, args.namespace, in_namespace))
         if args.pull is not None:
             ready.append(_pull_secret(name, args, args.pull, in_namespace))
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
+
+    def job_labels(self, pipeline: str, step: str, priority: Priority = "normal") -> dict[str, str]:
+        """The labels of a Job of the step here."""
+        return job_labels(pipeline, step, self.queue, self.priorities.get(priority))
 
     def api_egress(
         self, name: str, called: str, labels: Mapping[str, str], opts: pulumi.ResourceOptions
@@ -237,8 +241,13 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
         # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
         # the deletion of a namespace does not end.
-        # And before Kueue, without which nothing that it looks after in the namespace goes.
-        opts=wait_for(opts, *_service_nodes(args.platform), *_kueue(args), protect=_protects(args)),
+        # And before what holds Jobs back, without which nothing that it looks after in the namespace goes.
+        opts=wait_for(
+            opts,
+            *_service_nodes(args.platform),
+            *(args.admission.ready if args.admission else ()),
+            protect=_protects(args),
+        ),
     )
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
@@ -299,29 +308,6 @@ def _devices(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> Ma
         after=tuple(_service_nodes(platform)),
     )
     return NvidiaDevicePlugin(f"{name}-device-plugin", plugin, opts).releases
-
-
-def _kueue(args: WorkspaceArgs) -> Sequence[pulumi.Resource]:
-    return args.admission.ready if args.admission else ()
-
-
-def _local_queue(
-    name: str, queue: str, access: QueueAccess, args: WorkspaceArgs, opts: pulumi.ResourceOptions
-) -> k8s.apiextensions.CustomResource:
-    return k8s.apiextensions.CustomResource(
-        f"{name}-local-queue",
-        api_version=KUEUE_API,
-        kind="LocalQueue",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=queue, namespace=args.namespace, labels=PART_OF),
-        spec={"clusterQueue": access.cluster_queue},
-        opts=wait_for(
-            opts,
-            *_kueue(args),
-            # Kueue refuses to change it.
-            replace_on_changes=["spec.clusterQueue"],
-            delete_before_replace=True,
-        ),
-    )
 
 
 def _service_nodes(platform: Platform) -> list[pulumi.Resource]:

@@ -26,7 +26,6 @@ from slipway.infra.kubernetes.labels import (
     PLACE_ANNOTATION,
     QUEUE_ANNOTATION,
     RUNS_ANNOTATION,
-    job_labels,
     outside_queue,
     step_labels,
 )
@@ -153,8 +152,7 @@ def _declare_probe(
     workspace, step = job.workspace, job.run.step
     labels = {**step_labels(MOVER, job.run.name)}
     # All that runs comes before what is only asked for.
-    low = workspace.priorities.get("low")
-    queued, queue = outside_queue(job_labels(MOVER, job.run.name, workspace.queue, low))
+    queued, queue = outside_queue(workspace.job_labels(MOVER, job.run.name, "low"))
     pod = k8s.core.v1.PodTemplateSpecArgs(
         metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
         spec=k8s.core.v1.PodSpecArgs(

@@ -32,7 +32,6 @@ from slipway.infra.kubernetes.labels import (
     PLAN_ANNOTATION,
     RUNS_ANNOTATION,
     TAKEN_OVER,
-    job_labels,
     step_labels,
 )
 from slipway.infra.kubernetes.places.jobs import MovedStepArgs, PlaceJobs, declare_places
@@ -117,7 +116,7 @@ class MovedStep(StepJob):
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=self.job_name,
                 namespace=workspace.namespace,
-                labels=job_labels(step.pipeline, step.name, None),
+                labels=step_labels(step.pipeline, step.name),
                 annotations={
                     **({**DECLARED_ALONE, RUNS_ANNOTATION: CLUSTER_RUN} if self.held else waits),
                     **job_annotations(run),

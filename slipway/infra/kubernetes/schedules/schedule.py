@@ -13,7 +13,7 @@ from slipway.infra.features import added
 from slipway.infra.kubernetes.cluster.api_access import api_step, identity
 from slipway.infra.kubernetes.cluster.workspace import Workspace
 from slipway.infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
-from slipway.infra.kubernetes.labels import NAME, PART_OF, job_labels
+from slipway.infra.kubernetes.labels import NAME, PART_OF
 from slipway.infra.kubernetes.pods.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from slipway.infra.kubernetes.run import Run, plan
 from slipway.infra.kubernetes.schedules.admission import admit_only
@@ -247,12 +247,7 @@ def _plan_job(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
-                "labels": job_labels(
-                    step.pipeline,
-                    step.name,
-                    args.workspace.queue,
-                    args.workspace.priorities.get(job.priority),
-                ),
+                "labels": args.workspace.job_labels(step.pipeline, step.name, job.priority),
                 "annotations": job_annotations(run),
             },
             "spec": spec,

@@ -20,7 +20,6 @@ def check(reading: Reading) -> Iterator[Finding]:
         if settings.runs == "cluster":
             at: Path = (KEY, name, "runs")
             yield from _clusters(at, name, settings, draft)
-            yield from _queue(at, draft)
             yield from _apps(name, settings, draft)
         elif is_known(name, settings) and pipeline(folder(name, settings)).measures_devices:
             yield from _measures(name, settings, draft)
@@ -48,18 +47,6 @@ def _places(name: str, settings: PipelineSettings, draft: Draft) -> dict[str, tu
 def _pool_names(name: str, settings: PipelineSettings) -> set[str]:
     """The pools that the steps of the pipeline are on, or may be."""
     return {on.pool for step in steps_if_any(name, settings) for _, on in step.placed_by.on_pools}
-
-
-def _queue(at: Path, draft: Draft) -> Iterator[Finding]:
-    access = (getattr(cluster, "access", None) for cluster in draft.clusters.values())
-    if draft.kueue is not None or any(getattr(entry, "queue", None) for entry in access):
-        yield Finding(
-            at,
-            "cluster",
-            "Kueue lets a Job of its queue run as soon as there is quota, whatever comes before it",
-            "write `runs: up`, or do without `slipway:kueue`",
-            read=(("kueue",), ("clusters",)),
-        )
 
 
 def _apps(name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:

@@ -8,14 +8,7 @@ from slipway.infra.clouds.registry import CLOUDS
 from slipway.infra.commands import page
 from slipway.infra.pipelines.contract import PipelineSettings, Section
 from slipway.infra.pipelines.cuda import SUPPLEMENTS
-from slipway.infra.pipelines.discovery import (
-    WORKLOADS,
-    is_path,
-    location,
-    outside,
-    pipeline,
-    pipeline_names,
-)
+from slipway.infra.pipelines.discovery import WORKLOADS, is_path, location, outside, pipeline, pipeline_names
 from slipway.infra.pipelines.inputs import INPUTS, data_of
 from slipway.infra.pipelines.matrix import MOST_STEPS
 from slipway.infra.pipelines.results import STACK_OUTPUTS

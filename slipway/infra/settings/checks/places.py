@@ -16,10 +16,6 @@ from slipway.infra.settings.pipelines import KEY, place_of, steps_if_any
 FEWEST = 2
 """Places of a step that has any: one is `pool`."""
 
-DEFAULT_QUEUE = "default"
-"""The LocalQueue whose label Kueue gives to Jobs that name no queue (pkg/controller/jobframework/defaults.go of
-github.com/kubernetes-sigs/kueue, v0.19.2, seen November 2026)."""
-
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about steps with places, and about keys that say something about places where there are none."""
@@ -36,8 +32,6 @@ def check(reading: Reading) -> Iterator[Finding]:
             here = Section(RULES["places"], place_of(name, settings, step), None)
             yield from _kind(here, step)
             yield from _clusters(here, step, draft)
-            if draft.kueue is not None and draft.kueue.local_queue == DEFAULT_QUEUE:
-                yield here.found("queue", read=(("kueue", "local_queue"),), name=DEFAULT_QUEUE)
             yield from _hardware(here, step, targets(draft))
             for place, on in step.placed_by.on_pools:
                 if f"{on.pool}-probe" in step.placed_by.pools:

@@ -1,8 +1,9 @@
-"""Steps, services and apps of pipelines against the pools they ask for, and whether Kueue admits them."""
+"""Steps, services and apps of pipelines against the pools they ask for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from slipway.infra.features import parts
 from slipway.infra.pipelines.apps import AppDeclaration, AppSettings
 from slipway.infra.pipelines.contract import (
     PodSettings,
@@ -24,7 +25,6 @@ from slipway.infra.schema.quantities import cpu_millicores, mebibytes
 from slipway.infra.schema.rules import Section
 from slipway.infra.settings.checks.pipelines import RULES, pools_of
 from slipway.infra.settings.model import KEY as REGISTRY
-from slipway.infra.settings.model import installed_residents
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY, apps_if_any, place_of, services_if_any, steps_if_any
 
@@ -39,7 +39,7 @@ def staying(draft: Draft) -> list[Resident]:
     for cluster in draft.clusters.values():
         host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
         if host is not None and not cluster.other_stack:
-            programs += installed_residents(host, draft.kueue)
+            programs += [resident for of in parts("feature", "residents") for resident in of(draft, host)]
     return sorted(programs, key=lambda resident: resident.kind == "app")
 
 
@@ -52,7 +52,7 @@ def in_words(resident: Resident) -> str:
             pods = len(resident.all_pods)
             return f"{pods} pods of the app `{resident.name}`" if pods > 1 else f"the app `{resident.name}`"
         case _:
-            return "Kueue itself"
+            return f"{resident.name} itself"
 
 
 LEAST_CACHE = 1024
@@ -117,85 +117,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("", " GPUs"),
 }
 """Unit and name of each field of `Resources`."""
-
-
-def check_admission(reading: Reading) -> Iterator[Finding]:
-    """Findings about steps whose pods never run at once, where Kueue waits until all of them can."""
-    draft = reading.draft
-    if draft.kueue is None or draft.kueue.local_queue:
-        return
-    pools, programs = targets(draft), staying(draft)
-    for name, settings in draft.pipelines.items():
-        for step in steps_if_any(name, settings):
-            target = pools.get(step.placed_by.pool)
-            on_pool = [resident for resident in programs if resident.pool == step.placed_by.pool]
-            # Where not even what stays has room, a finding about the apps says so.
-            if target and target.node and target.most_nodes and not _is_crowded(target, on_pool):
-                at = place_of(name, settings, step)
-                yield from _never(at, step, target, on_pool, draft)
-
-
-def _is_crowded(target: Target, held: Sequence[Resident]) -> bool:
-    """Whether the pool has less than what is on it at all times asks for."""
-    most = target.most_nodes or 0
-    return any(
-        sum(getattr(resident.least, name) for resident in held) > getattr(target.node, name) * most
-        for name in WORDS
-    )
-
-
-def _never(
-    at: Path, step: StepDeclaration, target: Target, held: Sequence[Resident], draft: Draft
-) -> Iterator[Finding]:
-    node, most = target.node, target.most_nodes
-    assert node is not None
-    assert most is not None
-    wanted = step.placed_by.asked
-    pods = step.pods
-    if step.is_group and pods > most:
-        # A finding about every step with nodes, with or without a queue.
-        return
-    key = (*at, step.pods_key)
-    read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
-    plural = "s" * (most != 1)
-    for name, (unit, words) in WORDS.items():
-        amount, node_amount = getattr(wanted, name), getattr(node, name)
-        if not amount or amount > node_amount:
-            # What is too large for a node is a finding about every step.
-            continue
-        taken = [(in_words(resident), getattr(resident.most, name)) for resident in held]
-        taken = [(what, part) for what, part in taken if part]
-        quota = node_amount * most - sum(part for _, part in taken)
-        if amount * pods > quota:
-            less = "".join(f", less {part}{unit} for {what}" for what, part in taken)
-            each_pod = " in each pod" if pods > 1 else ""
-            # A step that an app brings along has no section of its own.
-            has_section = at != (KEY, at[1])
-            one_pod = f"{'it' if has_section else f'its step `{step.name}`'} asks for {amount}{unit}"
-            together = f"{pods} pods ask for {amount * pods}{unit}" if pods > 1 else one_pod
-            less_of_it = f"ask for {quota // pods}{unit} or less{each_pod}, or " if quota >= pods else ""
-            yield Finding(
-                (key if pods > 1 else (*at, name)) if has_section else at,
-                (pods if pods > 1 else getattr(step.placed_by, name, None)) if has_section else None,
-                f"{together}{words}, and all of pool `{target.name}` is {max(quota, 0)}{unit} "
-                f"({most} node{plural} with {node_amount}{unit}{less}): Kueue would never let the Job in",
-                f"{less_of_it}let the pool have more nodes{'' if less_of_it else ', or take another pool'}",
-                read=(*read, *target.keys_of(name)),
-            )
-            return
-    room = most * min(
-        (getattr(node, name) // getattr(wanted, name) for name in WORDS if getattr(wanted, name)), default=pods
-    )
-    if not step.is_group and pods > room > 0:
-        ready = draft.kueue.ready_within if draft.kueue else ""
-        yield Finding(
-            key,
-            pods,
-            f"pool `{target.name}` has room for {room} of its pods at once ({most} node{plural}), and Kueue "
-            f"stops a Job whose pods do not all run within {ready}",
-            f"write {room}, or let the pool have more nodes",
-            read=read,
-        )
 
 
 def check_steps(reading: Reading) -> Iterator[Finding]:

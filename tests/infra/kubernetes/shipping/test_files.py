@@ -5,13 +5,7 @@ import re
 
 import pulumi
 
-from slipway.infra.kubernetes.shipping.bundle import (
-    Files,
-    config_map,
-    config_map_name,
-    keys,
-    volume,
-)
+from slipway.infra.kubernetes.shipping.bundle import Files, config_map, config_map_name, keys, volume
 from slipway.infra.review.stack import Resource
 from tests.support.recording import record
 

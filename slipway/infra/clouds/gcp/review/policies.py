@@ -9,16 +9,7 @@ from slipway.infra.clouds.gcp.nodes import CLUSTER, declared_pools
 from slipway.infra.clouds.gcp.review.charges import TABLE, DeclaredPod, charges, declared_pods
 from slipway.infra.platform import Resources
 from slipway.infra.review.contract import Violation, policies_of
-from slipway.infra.review.stack import (
-    Properties,
-    Stack,
-    is_true,
-    mapping,
-    mappings,
-    text,
-    texts,
-    whole,
-)
+from slipway.infra.review.stack import Properties, Stack, is_true, mapping, mappings, text, texts, whole
 from slipway.infra.review.tables import facts_from, hourly, node_price
 
 FACTS = facts_from(Path(__file__).parents[1] / "data" / "review.toml")

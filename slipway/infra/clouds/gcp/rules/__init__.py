@@ -12,13 +12,7 @@ from slipway.infra.clouds.contract import COPY
 from slipway.infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from slipway.infra.clouds.gcp.rules import clusters, pools
 from slipway.infra.clouds.gcp.rules.pools import RULES
-from slipway.infra.clouds.gcp.settings import (
-    ExistingGcsStore,
-    FilestoreStore,
-    GcpCluster,
-    GcsStore,
-    Impersonation,
-)
+from slipway.infra.clouds.gcp.settings import ExistingGcsStore, FilestoreStore, GcpCluster, GcsStore, Impersonation
 from slipway.infra.platform import Data
 from slipway.infra.schema.names import DNS_LABEL, KUBERNETES_NAME_LIMIT, node_label_findings
 from slipway.infra.schema.paths import bucket_folder_problem, existing_bucket_findings

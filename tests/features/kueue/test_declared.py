@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from slipway.features.kueue.declared import divided
+from slipway.features.kueue.feature import REPLICAS, REQUESTS
 from slipway.infra.clouds.gcp.emulator import Emulator
-from slipway.infra.kubernetes.cluster.kueue import divided
 from slipway.infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
 from slipway.infra.platform import add
 from slipway.infra.platform_output import OUTPUT, PlatformFacts
@@ -15,7 +16,6 @@ from slipway.infra.program import declare
 from slipway.infra.review.stack import Resource
 from slipway.infra.schema.quantities import canonical
 from slipway.infra.settings.loading import load
-from slipway.infra.settings.model import REPLICAS, REQUESTS
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed

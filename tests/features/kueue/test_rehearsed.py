@@ -8,16 +8,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 
+from slipway.features.kueue.feature import API
 from slipway.infra.kubernetes.labels import QUEUE_LABEL
 from slipway.rehearse.state import Phase
-from tests.rehearse.toy import (
-    NAMESPACE,
-    Toys,
-    rehearse,
-)
+from tests.rehearse.toy import NAMESPACE, Toys, rehearse
 from tests.support.rehearsing import phases, record
-
-API = "kueue.x-k8s.io/v1beta2"
 
 
 def custom(

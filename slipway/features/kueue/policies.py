@@ -1,14 +1,17 @@
-"""Whether the quota of a Job's queue of Kueue is ever enough for it.
+"""Whether Kueue ever admits a Job: what all of its pods ask for, against the quota of each flavor whose nodes they
+can be on. What policies say of that and of a change that takes Kueue away, and which Jobs a rehearsal refuses.
 
-What all pods of a Job ask for, against the quota of each flavor whose nodes
-they can be on. As a stack declares it, a ClusterQueue has one resource group, and quotas that cohorts lend whole.
-After pkg/scheduler of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026, API version v1beta2).
+As a stack declares it, a ClusterQueue has one resource group, and quotas that cohorts lend whole. After
+pkg/scheduler of github.com/kubernetes-sigs/kueue at commit ff69552 (22 August 2026, API version v1beta2).
 docs/kueue.md says what is left out.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from slipway.engine.provider_outputs import kind_of, object_name
 from slipway.evaluated.scheduling import (
     NAMESPACE_NAME,
     Expression,
@@ -23,21 +26,15 @@ from slipway.evaluated.scheduling import (
     taints_of,
     tolerations,
 )
-from slipway.infra.kubernetes.labels import QUEUE_LABEL
+from slipway.evaluated.workloads import CRON_JOB, Workload, workloads
+from slipway.features.kueue.feature import API
+from slipway.infra.kubernetes.labels import QUEUE_LABEL, released_labels
 from slipway.infra.platform import Taint
-from slipway.infra.review.stack import Properties, at, mapping, mappings, strings
-
-GROUP = "kueue.x-k8s.io"
-VERSION = "v1beta2"
-"""The one version that Kueue 0.20 serves, and the storage version of 0.19."""
-
-KINDS = frozenset(
-    {
-        *("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "WorkloadPriorityClass", "Topology"),
-        *("AdmissionCheck", "ProvisioningRequestConfig"),
-    }
-)
-"""The kinds of this version that people declare."""
+from slipway.infra.review.contract import Violation, policies_of
+from slipway.infra.review.stack import JOB, Properties, Resource, Stack, at, known, mapping, mappings, strings
+from slipway.policies.changes import Change, cause, undo
+from slipway.rehearse.cluster.cluster_objects import Objects as ClusterObjects
+from slipway.rehearse.cluster.job_controller import JobSpec
 
 PODS = "pods"
 """The resource of which each pod takes one, where a ClusterQueue covers it."""
@@ -220,11 +217,6 @@ def _request_of(queue: ClusterQueue, job: QueuedJob) -> dict[str, int]:
     return {**wanted, PODS: job.pods} if PODS in queue.resources else wanted
 
 
-def is_served(kind: str, version: str) -> bool:
-    """Whether Kueue has this kind in this version of its API."""
-    return kind in KINDS and version == f"{GROUP}/{VERSION}"
-
-
 def queues_of(cluster_wide: Objects, local_queues: Iterable[tuple[str, str, Properties]]) -> Queues:
     """The queues that these objects are; ``local_queues`` are by namespace and name.
 
@@ -301,3 +293,159 @@ def queued_job(
         tolerations=tolerations(spec.get("tolerations")),
         affinity=affinity(mapping(required).get("nodeSelectorTerms")),
     )
+
+
+PREFIX = f"kubernetes:{API.partition('/')[0]}/"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
+def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, QueuedJob, str]]:
+    """The Jobs in queues that the stack declares, with what keeps all of these waiting; "" for nothing."""
+    declared: dict[str, Queues] = {}
+    for cluster in _clusters(stack):
+        # What is no quantity, Kueue refuses.
+        with contextlib.suppress(ValueError):
+            declared[cluster] = _queues(stack, cluster)
+    namespaces = {(stack.cluster_of(resource), _name(resource)): resource for resource in stack.of_type(NAMESPACE)}
+    for workload in workloads(stack, JOB, CRON_JOB):
+        queues = declared.get(workload.cluster)
+        job = _queued_job(workload)
+        if queues is None or job is None or not _is_declared(job, queues):
+            continue
+        namespace = namespaces.get((workload.cluster, job.namespace))
+        labels = strings(at(namespace.properties, "metadata", "labels")) if namespace else {}
+        yield workload, queues, job, queues.obstacle(job, labels) if namespace else ""
+
+
+def _queued_job(workload: Workload) -> QueuedJob | None:
+    spec, namespace = workload.spec, workload.namespace
+    choosing = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("affinity"))
+    if not isinstance(namespace, str) or not known(choosing):
+        return None
+    metadata = mapping(at(workload.resource.properties, *_METADATA[workload.resource.type]))
+    labels = released_labels(strings(metadata.get("labels")), strings(metadata.get("annotations")))
+    name, pods = workload.resource.name, workload.pods
+    try:
+        return queued_job(name, namespace, labels, pods=pods, spec=spec)
+    except ValueError:
+        # Only an update can tell an amount, or it is no quantity, which Kubernetes refuses.
+        return None
+
+
+def _is_declared(job: QueuedJob, queues: Queues) -> bool:
+    """Whether the stack declares all that decides: another may have the ClusterQueue, or somebody a LocalQueue."""
+    if (job.namespace, job.queue) in queues.local_queues:
+        return queues.of(job) is not None
+    return any(namespace == job.namespace for namespace, _ in queues.local_queues)
+
+
+_METADATA = {JOB: ("metadata",), CRON_JOB: ("spec", "jobTemplate", "metadata")}
+
+
+def _clusters(stack: Stack) -> set[str]:
+    return {
+        stack.cluster_of(resource) for resource in stack.resources.values() if resource.type.startswith(PREFIX)
+    }
+
+
+def _queues(stack: Stack, cluster: str) -> Queues:
+    here = [
+        *(resource for resource in stack.resources.values() if stack.cluster_of(resource) == cluster),
+        # Those of a team's LocalQueue are in the stack that has the cluster.
+        *stack.declared_elsewhere.get(cluster, ()),
+    ]
+    here = [resource for resource in here if resource.type.startswith(PREFIX)]
+
+    def of_kind(kind: str) -> list[tuple[str, Properties]]:
+        return [(_name(resource), resource.properties) for resource in here if kind_of(resource.type) == kind]
+
+    local = [resource for resource in here if kind_of(resource.type) == "LocalQueue"]
+    namespaces = [str(at(resource.properties, "metadata", "namespace") or "default") for resource in local]
+    named = zip(namespaces, local, strict=True)
+    return queues_of(of_kind, [(namespace, _name(resource), resource.properties) for namespace, resource in named])
+
+
+def _name(resource: Resource) -> str:
+    return str(at(resource.properties, "metadata", "name") or object_name(resource))
+
+
+def _finder(reason: Callable[[Queues, QueuedJob, str], str], fix: str) -> Callable[[Stack], Iterator[Violation]]:
+    """What finds Jobs in queues; ``reason`` is given what keeps all of that queue waiting."""
+
+    def find(stack: Stack) -> Iterator[Violation]:
+        for workload, queues, job, obstacle in _in_queues(stack):
+            if said := reason(queues, job, obstacle):
+                yield Violation(workload.resource.urn, said, fix)
+
+    return find
+
+
+def _beyond_share(queues: Queues, job: QueuedJob, obstacle: str) -> str:
+    reason = "" if obstacle else queues.beyond_share(job)
+    more = "Kueue stops no Job of another team for more than that: it waits until theirs end by themselves"
+    return reason and f"{reason}; {more}"
+
+
+TABLE = Path(__file__).with_name("policies.toml")
+
+POLICIES = policies_of(
+    TABLE,
+    {
+        "queue-quota": _finder(
+            lambda queues, job, obstacle: "" if obstacle else queues.never(job),
+            "ask for less or for fewer pods, or let a pool whose nodes can take them have more of these",
+        ),
+        "queue-share": _finder(
+            _beyond_share,
+            "ask for less or for fewer pods, or give its namespace more in `slipway:kueue` `shares`",
+        ),
+        "queue-inactive": _finder(
+            lambda _, __, obstacle: obstacle,
+            "declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace",
+        ),
+    },
+)
+
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+KUEUE = "kueue"
+"""The name of the release, which charts of other places have, too."""
+
+
+def _find_kueue(change: Change) -> Iterator[Violation]:
+    for compared in change.compared:
+        release = compared.deleted
+        if release and release.type == RELEASE and release.properties.get("name") == KUEUE:
+            yield Violation(
+                compared.resource.urn,
+                f"deletes Kueue's API, and with it everybody's queues on that cluster: {cause(compared)}; Jobs of "
+                "other stacks that wait there wait for ever",
+                f"{undo(compared)}; or first take `slipway:kueue` out of the stacks that have queues there",
+            )
+
+
+CHANGE_POLICIES = policies_of(TABLE, {"deletes-queue-api": _find_kueue})
+
+
+def refusal(objects: ClusterObjects, resource: Resource, job: JobSpec) -> str:
+    """Why the Job would wait for ever in the queue that it names; empty where it would not."""
+
+    def cluster_wide(kind: str) -> list[tuple[str, Properties]]:
+        return [(name, entry.inputs) for name, entry in objects.all_of(job.cluster, kind, "")]
+
+    annotations = strings(resource.metadata.get("annotations"))
+    labels = released_labels(strings(resource.metadata.get("labels")), annotations)
+    local = objects.in_all_namespaces(job.cluster, "LocalQueue")
+    spec = mapping(job.template.get("spec"))
+    try:
+        queues = queues_of(cluster_wide, [(namespace, name, entry.inputs) for namespace, name, entry in local])
+        queued = queued_job(resource.name, job.namespace, labels, pods=job.workers, spec=spec)
+    except ValueError as error:
+        return str(error)
+    if queued is None:
+        return ""
+    namespace = objects.find(job.cluster, "Namespace", "", job.namespace)
+    named = strings(namespace.metadata.get("labels")) if namespace else {}
+    reason = queues.obstacle(queued, named) or queues.never(queued)
+    return f"Kueue never admits it: {reason}" if reason else ""

@@ -1,20 +1,19 @@
 """What a stack file says of Kueue, against its clusters, teams and pools."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from slipway.infra.pipelines.contract import StepSettings, placements
-from slipway.infra.pipelines.cuda import SUPPLEMENTS
-from slipway.infra.placed import GATES_FOLDER
+from slipway.features.kueue.feature import DEFAULT_QUEUE, KEY, MOST_SHARE, KueueSettings, section_of
+from slipway.infra.pipelines.contract import StepDeclaration, StepSettings, placements
+from slipway.infra.pipelines.residents import Resident
 from slipway.infra.schema.names import name_findings
 from slipway.infra.schema.problems import Finding, Path, listed
-from slipway.infra.settings.model import MOST_SHARE, KueueSettings
+from slipway.infra.settings.checks.steps import WORDS, Target, in_words, staying, targets
 from slipway.infra.settings.parsing import Draft, Reading
 from slipway.infra.settings.pipelines import KEY as PIPELINES
-
-KEY = "kueue"
+from slipway.infra.settings.pipelines import place_of, steps_if_any
 
 MOST_FLAVORS = 64
 """Pools of one cluster that a ClusterQueue can have quotas of, and `MOST_LABELS` labels or taints of one
@@ -33,28 +32,53 @@ DECLARED = ("shares", "preemption")
 """Keys that say what the stack declares of it."""
 
 
-def check_kueue(reading: Reading) -> Iterator[Finding]:
+def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the section, and about steps with a `priority` where there is no queue."""
     draft = reading.draft
+    section = section_of(draft)
     others = {cluster.other_stack for cluster in draft.clusters.values()} - {None}
-    if draft.kueue is None:
+    yield from _held_otherwise(section, draft)
+    if section is None:
         yield from _queued_provisioning(draft)
         if not others:
-            yield from _priorities(draft, "jobs", "write `slipway:kueue: {}`, or remove it")
+            yield from _priorities(
+                draft, "without `slipway:kueue` Jobs", "write `slipway:kueue: {}`, or remove it"
+            )
         elif not _has_queue(draft):
             whose = f"the file of stack {listed(sorted(map(str, others)), 'and')} has no `slipway:kueue`, so that "
             yield from _priorities(draft, whose + "Jobs", "remove it, or have Kueue added there")
         return
     if others:
-        yield from _of_a_team(draft.kueue, sorted(map(str, others)), draft)
+        yield from _of_a_team(section, sorted(map(str, others)), draft)
         return
-    yield from _installation(draft.kueue)
-    yield from _namespaces(draft.kueue, draft)
-    yield from _found_queue(draft.kueue, draft)
-    yield from _shares(draft.kueue, draft)
+    yield from _installation(section)
+    yield from _namespaces(section, draft)
+    yield from _found_queue(section, draft)
+    yield from _shares(section, draft)
     yield from _pools(draft)
-    if draft.kueue.local_queue is None:
+    if section.local_queue is None:
         yield from _indistinct(draft)
+        yield from _never_admitted(section, draft)
+
+
+def _held_otherwise(section: KueueSettings | None, draft: Draft) -> Iterator[Finding]:
+    """Jobs that something else lets run, before which Kueue would."""
+    queued = section is not None or _has_queue(draft)
+    for name, settings in draft.pipelines.items():
+        if queued and settings.runs == "cluster":
+            reason = "Kueue lets a Job of its queue run as soon as there is quota, whatever comes before it"
+            fix = "write `runs: up`, or do without `slipway:kueue`"
+            yield Finding((PIPELINES, name, "runs"), "cluster", reason, fix, read=((KEY,), ("clusters",)))
+        for step in steps_if_any(name, settings):
+            if step.placed_by.places and section and section.local_queue == DEFAULT_QUEUE:
+                yield Finding(
+                    (*place_of(name, settings, step), "places"),
+                    None,
+                    f"Kueue puts each Job of a namespace with a LocalQueue `{DEFAULT_QUEUE}` into it once it is "
+                    "made, and all places would run at once",
+                    "have a LocalQueue of another name made, or write `pool`",
+                    read=((KEY, "local_queue"),),
+                )
 
 
 def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
@@ -77,7 +101,6 @@ def _has_queue(draft: Draft) -> bool:
 
 
 def _priorities(draft: Draft, whose: str, fix: str) -> Iterator[Finding]:
-    whose = "without `slipway:kueue` Jobs" if whose == "jobs" else whose
     for at, placed in placements(draft.pipelines, (PIPELINES,)):
         if isinstance(placed, StepSettings) and placed.priority is not None:
             yield Finding(
@@ -98,13 +121,8 @@ def _of_a_team(settings: KueueSettings, stacks: list[str], draft: Draft) -> Iter
     for key, value in _keys_in_file(settings, keys):
         yield Finding((KEY, key), value, f"the file of {whose} says it, which has the clusters", "remove it")
     if any(cluster.pools for cluster in draft.clusters.values()) and not _has_queue(draft):
-        yield Finding(
-            (KEY,),
-            None,
-            f"the file of {whose} has no `slipway:kueue`, and its clusters no queue for this stack",
-            "remove it, or have Kueue added there",
-            read=(("clusters",),),
-        )
+        reason = f"the file of {whose} has no `slipway:kueue`, and its clusters no queue for this stack"
+        yield Finding((KEY,), None, reason, "remove it, or have Kueue added there", read=(("clusters",),))
 
 
 def _installation(settings: KueueSettings) -> Iterator[Finding]:
@@ -113,13 +131,9 @@ def _installation(settings: KueueSettings) -> Iterator[Finding]:
         yield from name_findings((KEY, "namespaces", index), namespace)
     if not settings.install:
         for key, value in _keys_in_file(settings, INSTALLATION):
-            yield Finding(
-                (KEY, key),
-                value,
-                "a setting of Kueue's installation, and the stack does not install it",
-                "remove it, or write `install: true`",
-                read=((KEY, "install"),),
-            )
+            reason = "a setting of Kueue's installation, and the stack does not install it"
+            fix = "remove it, or write `install: true`"
+            yield Finding((KEY, key), value, reason, fix, read=((KEY, "install"),))
 
 
 def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
@@ -128,63 +142,37 @@ def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
         return
     read: tuple[Path, ...] = (("namespace",), ("teams",), (KEY, "install"))
     if settings.namespace in {draft.namespace, *(team.namespace for team in draft.teams.values())}:
-        yield Finding(
-            (KEY, "namespace"),
-            settings.namespace,
-            "a namespace of Jobs, whose quota, policies and queue are not made for Kueue's own pods",
-            "write another name, such as `kueue-system`",
-            read=read,
-        )
+        reason = "a namespace of Jobs, whose quota, policies and queue are not made for Kueue's own pods"
+        fix = "write another name, such as `kueue-system`"
+        yield Finding((KEY, "namespace"), settings.namespace, reason, fix, read=read)
     for index, namespace in enumerate(settings.namespaces):
         whose = "the cluster's own" if namespace.startswith("kube-") else "Kueue's own"
         if namespace.startswith("kube-") or namespace == settings.namespace:
-            yield Finding(
-                (KEY, "namespaces", index),
-                namespace,
-                f"{whose} namespace, in which nobody could create a Job while Kueue does not answer",
-                "remove it",
-                read=((KEY, "namespace"), *read),
-            )
+            reason = f"{whose} namespace, in which nobody could create a Job while Kueue does not answer"
+            fix = "remove it"
+            yield Finding((KEY, "namespaces", index), namespace, reason, fix, read=((KEY, "namespace"), *read))
 
 
 def _found_queue(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
     at: Path = (KEY, "local_queue")
     for name, cluster in draft.clusters.items():
         if getattr(cluster, "access", None) == "namespace" and settings.local_queue is None:
-            yield Finding(
-                (KEY,),
-                None,
-                f"queues are objects of the whole cluster, and cluster `{name}` has `access: namespace`",
-                "have a LocalQueue made in the namespace, and write `{install: false, local_queue: <its name>}`",
-                read=(("clusters", name, "access"), at),
-            )
+            reason = f"queues are objects of the whole cluster, and cluster `{name}` has `access: namespace`"
+            fix = "have a LocalQueue made in the namespace, and write `{install: false, local_queue: <its name>}`"
+            yield Finding((KEY,), None, reason, fix, read=(("clusters", name, "access"), at))
     if settings.local_queue is None:
         return
     yield from name_findings(at, settings.local_queue)
     if settings.install:
-        yield Finding(
-            at,
-            settings.local_queue,
-            "somebody else's queue, which is in no cluster that this stack installs Kueue in",
-            "write `install: false` beside it, or remove it",
-            read=((KEY, "install"),),
-        )
+        reason = "somebody else's queue, which is in no cluster that this stack installs Kueue in"
+        fix = "write `install: false` beside it, or remove it"
+        yield Finding(at, settings.local_queue, reason, fix, read=((KEY, "install"),))
     for key, value in _keys_in_file(settings, DECLARED):
-        yield Finding(
-            (KEY, key),
-            value,
-            "whoever made the queue that `local_queue` names decides it",
-            "remove it, or `local_queue`",
-            read=(at,),
-        )
+        reason = "whoever made the queue that `local_queue` names decides it"
+        yield Finding((KEY, key), value, reason, "remove it, or `local_queue`", read=(at,))
     if draft.teams:
-        yield Finding(
-            at,
-            settings.local_queue,
-            "teams need queues of their own, and the stack declares none",
-            "remove it",
-            read=(("teams",),),
-        )
+        reason = "teams need queues of their own, and the stack declares none"
+        yield Finding(at, settings.local_queue, reason, "remove it", read=(("teams",),))
     yield from _priorities(draft, "what comes first is up to who made the queue, so that Jobs", "remove it")
 
 
@@ -194,25 +182,15 @@ def _shares(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
     read = (("namespace",), ("teams",))
     for namespace, share in settings.shares.items():
         if namespace not in known:
-            yield Finding(
-                (*at, namespace),
-                share,
-                "neither this stack's namespace nor that of one of its teams",
-                f"write {listed(known)}",
-                read=read,
-            )
+            reason = "neither this stack's namespace nor that of one of its teams"
+            yield Finding((*at, namespace), share, reason, f"write {listed(known)}", read=read)
         elif not 0 <= share <= MOST_SHARE:
             yield Finding(
                 (*at, namespace), share, "not a share", f"write a whole number from 0 to {MOST_SHARE}", read=read
             )
     if settings.shares and not draft.teams:
-        yield Finding(
-            at,
-            None,
-            "the stack has no `teams`, so that its own Jobs have all of the pools",
-            "remove it, or name teams",
-            read=read,
-        )
+        reason = "the stack has no `teams`, so that its own Jobs have all of the pools"
+        yield Finding(at, None, reason, "remove it, or name teams", read=read)
     elif not any(settings.shares_of(draft.namespace, draft.teams, runs_pipelines=bool(draft.pipelines)).values()):
         yield Finding(
             at, None, "no namespace has a share, so that no Job would ever start", "give one a share", read=read
@@ -223,24 +201,15 @@ def _pools(draft: Draft) -> Iterator[Finding]:
     for name, cluster in draft.clusters.items():
         at: Path = ("clusters", name, "pools")
         if len(cluster.pools) > MOST_FLAVORS:
-            yield Finding(
-                at,
-                None,
-                f"{len(cluster.pools)} pools, and Kueue can divide at most {MOST_FLAVORS} of a cluster",
-                "merge pools that are alike, or remove `slipway:kueue`",
-                read=((KEY,),),
-            )
+            reason = f"{len(cluster.pools)} pools, and Kueue can divide at most {MOST_FLAVORS} of a cluster"
+            fix = "merge pools that are alike, or remove `slipway:kueue`"
+            yield Finding(at, None, reason, fix, read=((KEY,),))
         for pool, settings in cluster.pools.items():
             for key in ("selector", "taints"):
                 labels = getattr(settings, key, None) or ()
                 if len(labels) > MOST_LABELS:
-                    yield Finding(
-                        (*at, pool, key),
-                        None,
-                        f"{len(labels)} of them, and Kueue knows a pool by at most {MOST_LABELS}",
-                        f"name at most {MOST_LABELS}",
-                        read=((KEY,),),
-                    )
+                    reason = f"{len(labels)} of them, and Kueue knows a pool by at most {MOST_LABELS}"
+                    yield Finding((*at, pool, key), None, reason, f"name at most {MOST_LABELS}", read=((KEY,),))
 
 
 @dataclass(frozen=True)
@@ -301,63 +270,73 @@ def _takes_jobs(flavor: _Nodes, pool: _Nodes) -> bool:
     return alike and flavor.taints <= pool.taints and not flavor.labels.items() <= pool.labels.items()
 
 
-TEAM_KEY = "teams"
+def _never_admitted(section: KueueSettings, draft: Draft) -> Iterator[Finding]:
+    """Findings about steps whose pods never run at once, where Kueue waits until all of them can."""
+    pools, programs = targets(draft), staying(draft)
+    for name, settings in draft.pipelines.items():
+        for step in steps_if_any(name, settings):
+            target = pools.get(step.placed_by.pool)
+            on_pool = [resident for resident in programs if resident.pool == step.placed_by.pool]
+            # Where not even what stays has room, a finding about the apps says so.
+            if target and target.node and target.most_nodes and not _is_crowded(target, on_pool):
+                at = place_of(name, settings, step)
+                yield from _never(at, step, target, on_pool, section)
 
-NAME_LIMIT = 30
-"""Characters of a team's name, of which names of service accounts, volumes and folders are made."""
+
+def _is_crowded(target: Target, held: Sequence[Resident]) -> bool:
+    """Whether the pool has less than what is on it at all times asks for."""
+    most = target.most_nodes or 0
+    return any(
+        sum(getattr(resident.least, name) for resident in held) > getattr(target.node, name) * most
+        for name in WORDS
+    )
 
 
-def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about the teams' names, and about namespaces that two would share."""
-    draft = reading.draft
-    if not draft.teams:
+def _never(
+    at: Path, step: StepDeclaration, target: Target, held: Sequence[Resident], section: KueueSettings
+) -> Iterator[Finding]:
+    node, most = target.node, target.most_nodes
+    assert node is not None
+    assert most is not None
+    wanted = step.placed_by.asked
+    pods = step.pods
+    if step.is_group and pods > most:
+        # A finding about every step with nodes, with or without a queue.
         return
-    taken = {
-        **dict.fromkeys(draft.pipelines, "a pipeline of this stack has a folder of that name in the store"),
-        **dict.fromkeys((GATES_FOLDER, *SUPPLEMENTS), "gates and supplements have that folder of the store"),
-    }
-    first: dict[str, str] = {}
-    for name, team in draft.teams.items():
-        at: Path = (TEAM_KEY, name)
-        if len(name) > NAME_LIMIT:
+    key = (*at, step.pods_key)
+    read: tuple[Path, ...] = ((KEY,), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
+    plural = "s" * (most != 1)
+    for name, (unit, words) in WORDS.items():
+        amount, node_amount = getattr(wanted, name), getattr(node, name)
+        if not amount or amount > node_amount:
+            # What is too large for a node is a finding about every step.
+            continue
+        taken = [(in_words(resident), getattr(resident.most, name)) for resident in held]
+        taken = [(what, part) for what, part in taken if part]
+        quota = node_amount * most - sum(part for _, part in taken)
+        if amount * pods > quota:
+            less = "".join(f", less {part}{unit} for {what}" for what, part in taken)
+            each_pod = " in each pod" if pods > 1 else ""
+            # A step that an app brings along has no section of its own.
+            has_section = at != (PIPELINES, at[1])
+            one_pod = f"{'it' if has_section else f'its step `{step.name}`'} asks for {amount}{unit}"
+            together = f"{pods} pods ask for {amount * pods}{unit}" if pods > 1 else one_pod
+            less_of_it = f"ask for {quota // pods}{unit} or less{each_pod}, or " if quota >= pods else ""
             yield Finding(
-                at, name, f"{len(name)} characters, and a team's name has at most {NAME_LIMIT}", "shorten it"
+                (key if pods > 1 else (*at, name)) if has_section else at,
+                (pods if pods > 1 else getattr(step.placed_by, name, None)) if has_section else None,
+                f"{together}{words}, and all of pool `{target.name}` is {max(quota, 0)}{unit} "
+                f"({most} node{plural} with {node_amount}{unit}{less}): Kueue would never let the Job in",
+                f"{less_of_it}let the pool have more nodes{'' if less_of_it else ', or take another pool'}",
+                read=(*read, *target.keys_of(name)),
             )
-        else:
-            yield from name_findings(at, name)
-        if name in taken:
-            yield Finding(at, name, taken[name], "choose another name", read=(("pipelines",),))
-        yield from _own(at, team.namespace, team.service_account)
-        for pipeline, apps in team.apps.items():
-            yield from name_findings((*at, "apps", pipeline), pipeline)
-            for app in apps:
-                yield from name_findings((*at, "apps", pipeline, app), app)
-        if team.namespace == draft.namespace:
-            yield Finding(
-                (*at, "namespace"),
-                team.namespace,
-                "the namespace of this stack's own Jobs, and each namespace has one stack that owns it",
-                "name one for the team alone",
-                read=(("namespace",),),
-            )
-        elif team.namespace in first:
-            yield Finding(
-                (*at, "namespace"),
-                team.namespace,
-                f"team `{first[team.namespace]}` has that namespace, and each has one stack that owns it",
-                "name one for the team alone",
-                read=((TEAM_KEY, first[team.namespace], "namespace"),),
-            )
-        first.setdefault(team.namespace, name)
-
-
-def _own(at: Path, namespace: str, account: str) -> Iterator[Finding]:
-    """What can be neither a namespace nor a service account of a stack's own."""
-    yield from name_findings((*at, "namespace"), namespace)
-    yield from name_findings((*at, "service_account"), account)
-    if namespace == "default" or namespace.startswith("kube-"):
-        reason = "a namespace that every cluster has already, and the team's stack owns its own"
-        yield Finding((*at, "namespace"), namespace, reason, "choose another name, such as the team's")
-    if account == "default":
-        reason = "Kubernetes makes a service account of that name in every namespace"
-        yield Finding((*at, "service_account"), account, reason, "choose another name, such as `runner`")
+            return
+    room = most * min(
+        (getattr(node, name) // getattr(wanted, name) for name in WORDS if getattr(wanted, name)), default=pods
+    )
+    if not step.is_group and pods > room > 0:
+        reason = (
+            f"pool `{target.name}` has room for {room} of its pods at once ({most} node{plural}), and Kueue "
+            f"stops a Job whose pods do not all run within {section.ready_within}"
+        )
+        yield Finding(key, pods, reason, f"write {room}, or let the pool have more nodes", read=read)

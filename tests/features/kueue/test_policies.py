@@ -3,23 +3,25 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
 from slipway.engine.provider_outputs import kind_of
-from slipway.evaluated.queues import (
-    GROUP,
-    QueuedJob,
-    Queues,
-    is_served,
-    queued_job,
-    queues_of,
-)
+from slipway.evaluated.model import Finding
+from slipway.evaluated.operations import compare_resources
 from slipway.evaluated.scheduling import amount, pod_amounts, quantity_text
-from slipway.infra.review.stack import leaves
+from slipway.features.kueue.feature import API, KINDS
+from slipway.features.kueue.policies import RELEASE, QueuedJob, Queues, queued_job, queues_of
+from slipway.infra.kubernetes.labels import QUEUE_LABEL
+from slipway.infra.review.contract import Severity
+from slipway.infra.review.stack import Stack, leaves
+from slipway.policies.changes import Change
+from slipway.policies.check import check_change
 from tests.support.previewing import previewed
+from tests.support.reviewing import declared
 
 T4, L4 = {"pool": "t4"}, {"pool": "l4"}
 GPU = "nvidia.com/gpu"
@@ -61,7 +63,7 @@ def test_a_taint_of_a_flavor_has_to_be_tolerated() -> None:
     tainted = queues(flavors={"t4": {"spec": {"nodeTaints": [taint]}}}, own=cluster_queue(quota("t4", gpu=2)))
     assert "untolerated taint" in tainted.never(job("train"))
     spec = {"tolerations": [{"key": GPU, "operator": "Exists"}]}
-    tolerating = queued_job("train", "ml", {f"{GROUP}/queue-name": "own"}, pods=1, spec=spec)
+    tolerating = queued_job("train", "ml", {QUEUE_LABEL: "own"}, pods=1, spec=spec)
     assert tolerating is not None
     assert tainted.never(tolerating) == ""
 
@@ -95,8 +97,8 @@ def test_quota_that_others_of_a_cohort_do_not_use_is_borrowed() -> None:
         (cluster_queue(mine, cohortName="all"), 4),
         (cluster_queue(quota("t4", gpu=limited), cohortName="all"), 3),
     ]
-    for own, most in cases:
-        pair = queues(own=own, lender=lender)
+    for borrower, most in cases:
+        pair = queues(own=borrower, lender=lender)
         assert pair.never(job("train", most)) == ""
         assert f"is {most}" in pair.never(job("train", most + 1))
 
@@ -217,16 +219,30 @@ FLEX: Mapping[str, Any] = {
 )
 def test_declared_objects_have_the_fields_of_kueues_api(name: str, changes: Mapping[str, Any]) -> None:
     stack = previewed(name, {"kueue": {}, **changes})
-    objects = [resource for resource in stack.resources.values() if GROUP in resource.type]
+    objects = [resource for resource in stack.resources.values() if "kueue" in resource.type]
     kinds = {kind_of(resource.type) for resource in objects}
     assert {"ClusterQueue", "ResourceFlavor", "WorkloadPriorityClass"} <= kinds
     assert ("AdmissionCheck" in kinds) is (changes is FLEX)
     for resource in objects:
         kind = kind_of(resource.type) or ""
-        assert is_served(kind, str(resource.properties["apiVersion"]))
+        assert (kind in KINDS, resource.properties["apiVersion"]) == (True, API)
         known = {field.partition("=")[0]: field.partition("=")[2] for field in FIELDS[kind].split()}
         for place, value in leaves(resource.properties.get("spec", {})):
             path = re.sub(r"\[\d+\]", "", place)
             field = next((field for field in known if fnmatchcase(path, field)), None)
             assert field is not None, (kind, path)
             assert not known[field] or value in known[field].split("|"), (kind, path, value)
+
+
+def found(before: Stack, after: Stack) -> list[Finding]:
+    change = Change(before, after, compare_resources(before, after))
+    return check_change(change, {}, date(2026, 11, 22))[0]
+
+
+def test_kueue_takes_the_queues_of_all_with_it() -> None:
+    release = declared(RELEASE, "here-kueue-release", {"name": "kueue", "chart": "/charts/kueue.tgz"})
+    other = declared(RELEASE, "here-plugin", {"name": "device-plugin"})
+    before = Stack("test", {resource.urn: resource for resource in (release, other)})
+    [finding] = found(before, Stack("test", {}))
+    assert (finding.policy, finding.severity, finding.harm) == ("deletes-queue-api", Severity.WARNING, True)
+    assert "everybody's queues on that cluster: the stack no longer has it" in finding.reason

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from slipway.features.kueue.feature import section_of
 from slipway.infra.schema.problems import SettingsError
 from slipway.infra.settings.loading import load
 from slipway.infra.settings.model import Settings
@@ -118,7 +119,7 @@ def test_pools_that_kueue_tells_apart_are_taken(
     ],
 )
 def test_it_is_taken(kueue: Mapping[str, Any]) -> None:
-    section = load(changed(GCP, {"kueue": kueue})).kueue
+    section = section_of(load(changed(GCP, {"kueue": kueue})))
     assert section is not None
 
 
@@ -141,8 +142,9 @@ QUEUE = {"cluster_queue": "fraud", "priorities": {"low": "a-low", "normal": "a-n
 
 def test_a_team_says_how_urgent_its_steps_are_and_how_long_it_waits() -> None:
     settings = loaded({"pipelines.mnist.steps.train.priority": "high", "kueue": {"wait": "2h"}}, QUEUE)
-    assert settings.kueue is not None
-    assert settings.kueue.wait == "2h"
+    section = section_of(settings)
+    assert section is not None
+    assert section.wait == "2h"
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,47 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from slipway.features.kueue.feature import API, REPLICAS, REQUESTS, KueueSettings, section_of
 from slipway.infra.api_server import ApiServer, RefusedError
 from slipway.infra.charts import charts
-from slipway.infra.kubernetes.cluster.workspace import KUEUE_API as API
-from slipway.infra.kubernetes.labels import PART_OF, QUEUE_LABEL
+from slipway.infra.kubernetes.cluster.workspace import Admission
+from slipway.infra.kubernetes.labels import PART_OF, QUEUE_ANNOTATION, QUEUE_LABEL
 from slipway.infra.objects import image, source, wait_for
 from slipway.infra.pipelines.residents import Resident
 from slipway.infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess, Resources
+from slipway.infra.review.stack import strings
 from slipway.infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from slipway.infra.schema.quantities import canonical, cpu_quantity, size_quantity
+from slipway.infra.schema.quantities import canonical, cpu_quantity, seconds, size_quantity
+from slipway.infra.stack.clusters import held_on, host_pool
+from slipway.infra.stack.placed_stack import PlacedStack
+
+
+@dataclass(frozen=True)
+class KueueArgs:
+    """``namespace`` is that of the stack's own Jobs, after which objects outside namespaces are named.
+
+    ``shares`` are by namespace: those whose Jobs are admitted here, and how the pools are divided among them.
+    ``held`` is what is in no queue.
+    """
+
+    platform: Platform
+    section: KueueSettings
+    namespace: str
+    shares: Mapping[str, int]
+    held: Sequence[Resident] = ()
+
+    @property
+    def wait(self) -> int:
+        """How many seconds somebody waits for a Job."""
+        return seconds(self.section.wait)
+
 
 CHART = "kueue"
 
@@ -31,44 +58,26 @@ LONGEST_BACKOFF = 1800
 """Seconds, at most, before Kueue tries again to start a Job whose nodes did not come."""
 
 
-@dataclass(frozen=True)
-class KueueReleaseArgs:
-    """``namespace`` is Kueue's own, ``namespaces`` are those whose Jobs it looks after.
-
-    Of a Job whose pods are not all ready within ``ready_within`` seconds the nodes are given to others, and it
-    waits again, for about ``wait`` seconds in all. ``fair`` has namespaces that use less than others come first.
-    Each of its ``replicas`` asks for ``requests``.
-    """
-
-    namespace: str
-    namespaces: Sequence[str]
-    ready_within: int
-    wait: int
-    requests: Resources
-    replicas: int
-    fair: bool = False
-
-
 def kueue_release(
-    name: str, args: KueueReleaseArgs, platform: Platform, opts: pulumi.ResourceOptions
+    name: str, args: KueueArgs, opts: pulumi.ResourceOptions
 ) -> "k8s.helm.v3.Release":  # As text: the SDK's Helm takes long to import, and few stacks need it.
     """Declares the release in a namespace of its own.
 
     It is ready when Kueue's webhooks answer, without which the API server refuses Jobs and Kueue's own objects.
     """
-    pool = host_pool(platform)
+    pool = host_pool(args.platform)
     nodes = list(pool.resources) if pool else []
     namespace = k8s.core.v1.Namespace(
         f"{name}-namespace",
         metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "restricted"}
+            name=args.section.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "restricted"}
         ),
         opts=wait_for(opts, *nodes),
     )
     return k8s.helm.v3.Release(
         f"{name}-release",
         name=CHART,
-        namespace=args.namespace,
+        namespace=args.section.namespace,
         **source(charts()[CHART]),
         values=values(args, pool),
         # A first node may have to come.
@@ -77,22 +86,17 @@ def kueue_release(
     )
 
 
-def host_pool(platform: Platform) -> Pool | None:
-    """The pool that Kueue's pods run on, which has a node at all times then; None where all pools have GPUs."""
-    return next((pool for pool in platform.pools.values() if not pool.allocatable.gpus), None)
-
-
-def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
+def values(args: KueueArgs, pool: Pool | None) -> dict[str, Any]:
     """The chart's values (charts/kueue/values.yaml)."""
     manager: dict[str, Any] = {
         "image": {**image(charts()[CHART].image), "pullPolicy": "IfNotPresent"},
         "resources": {
-            "requests": {"cpu": f"{args.requests.cpu}m", "memory": f"{args.requests.memory}Mi"},
-            "limits": {"memory": f"{args.requests.memory}Mi"},
+            "requests": {"cpu": f"{REQUESTS.cpu}m", "memory": f"{REQUESTS.memory}Mi"},
+            "limits": {"memory": f"{REQUESTS.memory}Mi"},
         },
     }
     controller: dict[str, Any] = {
-        "replicas": args.replicas,
+        "replicas": REPLICAS,
         "manager": manager,
         "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
     }
@@ -110,8 +114,9 @@ def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
     }
 
 
-def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
+def configuration(args: KueueArgs) -> dict[str, Any]:
     """Kueue's configuration (apis/config/v1beta2/configuration_types.go)."""
+    ready_within, namespaces = seconds(args.section.ready_within), sorted([*args.shares, *args.section.namespaces])
     values: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -125,24 +130,28 @@ def configuration(args: KueueReleaseArgs) -> dict[str, Any]:
         # Its webhooks see no Job of another namespace, so that nobody else waits for it while it is away.
         "managedJobsNamespaceSelector": {
             "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(args.namespaces)}
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "In",
+                    "values": namespaces,
+                }
             ]
         },
         "waitForPodsReady": {
-            "timeout": f"{args.ready_within}s",
+            "timeout": f"{ready_within}s",
             # A pod that is lost while the others run: what runs in them waits for it, or ends, by itself.
-            "recoveryTimeout": f"{args.ready_within}s",
+            "recoveryTimeout": f"{ready_within}s",
             "blockAdmission": False,
             "requeuingStrategy": {
                 "timestamp": "Eviction",
                 # Then the Job stays suspended: nobody waits for it any more, and its nodes would still be billed.
-                "backoffLimitCount": max(1, math.ceil(args.wait / (args.ready_within + LONGEST_BACKOFF))),
+                "backoffLimitCount": max(1, math.ceil(args.wait / (ready_within + LONGEST_BACKOFF))),
                 "backoffBaseSeconds": 60,
                 "backoffMaxSeconds": LONGEST_BACKOFF,
             },
         },
     }
-    if args.fair:
+    if len(args.shares) > 1:
         values["fairSharing"] = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
     return values
 
@@ -228,51 +237,13 @@ def quantity(resource: str, amount: int) -> str:
     return size_quantity(amount) if resource in {MEMORY, SCRATCH} else canonical(str(amount))
 
 
-def queue_problem(
-    server: ApiServer, namespace: str, queue: str, known: dict[tuple[str, str], str] | None = None
-) -> str:
-    """What keeps a Job in ``namespace`` from waiting in the LocalQueue ``queue``; empty where nothing does.
-
-    ``known`` are earlier answers. Raises UnreadableError where a Job may not be tried.
-    """
-    known = {} if known is None else known
-    if (namespace, queue) not in known:
-        known[namespace, queue] = _queue_problem(server, namespace, queue)
-    return known[namespace, queue]
-
-
-def _queue_problem(server: ApiServer, namespace: str, queue: str) -> str:
-    # Who administers one namespace may have no right to read queues, and sees by the Job alone.
-    with suppress(RefusedError):
-        if server.find(API, "LocalQueue", queue, namespace) is None:
-            return (
-                f"there is no LocalQueue `{queue}` ({API}) in namespace {namespace}: Kueue would never let its "
-                "Jobs run, and without Kueue they would run at once, whatever the quota"
-            )
-    container = {"name": "x", "image": "x"}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "slipway-queue-test", "namespace": namespace, "labels": {QUEUE_LABEL: queue}},
-        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
-    }
-    if server.try_out(job)["spec"].get("suspend"):
-        return ""
-    return (
-        f"Kueue does not hold back Jobs of namespace {namespace}, which would run at once, whatever the quota: it "
-        "is not there, does not answer, or looks after other namespaces (`managedJobsNamespaceSelector`)"
-    )
-
-
 LOCAL_QUEUE = "slipway"
 """Name of the LocalQueue in each namespace."""
 
 PRIORITIES: Mapping[Priority, int] = {"low": 100, "normal": 200, "high": 300}
 """Values of the WorkloadPriorityClasses by a step's `priority`. A workload without a class has 0."""
 
-Preemption = Literal["never", "lower-priority", "shares"]
-
-PREEMPTION: Mapping[Preemption, Mapping[str, str]] = {
+PREEMPTION: Mapping[str, Mapping[str, str]] = {
     "never": {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"},
     "lower-priority": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"},
     "shares": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
@@ -286,24 +257,6 @@ CONTROLLER = "kueue.x-k8s.io/provisioning-request"
 RETRY_PAUSE = 1800
 """Seconds, at most, between two requests for nodes that did not come (`backoffMaxSeconds`, the default). The
 default number of requests, 3, would leave a Job suspended for good within minutes."""
-
-
-@dataclass(frozen=True)
-class KueueArgs:
-    """``namespace`` is that of the stack's own Jobs, after which objects outside namespaces are named.
-
-    ``shares`` are by namespace: those whose Jobs are admitted here, and how the pools are divided among them.
-    ``held`` is what is in no queue. ``wait`` is how many seconds somebody waits for a Job. ``release`` is how
-    Kueue is installed; None: it is in the cluster already.
-    """
-
-    platform: Platform
-    namespace: str
-    shares: Mapping[str, int]
-    wait: int
-    preemption: Preemption = "never"
-    held: Sequence[Resident] = ()
-    release: KueueReleaseArgs | None = None
 
 
 class WorkloadPriorityClass(pulumi.CustomResource):
@@ -333,7 +286,7 @@ class Kueue(pulumi.ComponentResource):
     def __init__(self, name: str, args: KueueArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:Kueue", name, {}, opts)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
-        installed = [kueue_release(name, args.release, args.platform, on_cluster)] if args.release else []
+        installed = [kueue_release(name, args, on_cluster)] if args.section.install else []
         # Kueue has to be there for as long as they are: it keeps a queue or flavor from being deleted while
         # something uses it, and nobody else lets it go.
         after = wait_for(on_cluster, *installed)
@@ -348,18 +301,26 @@ class Kueue(pulumi.ComponentResource):
             )
             for level, called in priorities(args.namespace).items()
         ]
-        flavors = [self._flavor(name, pool, args, after) for pool in pools]
-        checks = self._checks(name, pools, args, after)
+        flavors = [
+            _object(
+                f"{name}-flavor-{pool.name}",
+                "ResourceFlavor",
+                _metadata(flavor_name(args.namespace, pool.name)),
+                flavor(pool),
+                after,
+            )
+            for pool in pools
+        ]
+        checks = _checks(name, pools, args, after)
         quotas = nominal(pools, args.shares, args.held)
         behind = wait_for(after, *flavors, *checks)
         queues = [
-            k8s.apiextensions.CustomResource(
+            _object(
                 f"{name}-queue-{namespace}",
-                api_version=API,
-                kind="ClusterQueue",
-                metadata=_metadata(namespace),
-                spec=cluster_queue(namespace, quotas[namespace], args),
-                opts=behind,
+                "ClusterQueue",
+                _metadata(namespace),
+                cluster_queue(namespace, quotas[namespace], args),
+                behind,
             )
             for namespace in args.shares
         ]
@@ -370,54 +331,27 @@ class Kueue(pulumi.ComponentResource):
         }
         self.register_outputs({"queues": list(args.shares)})
 
-    def _flavor(
-        self, name: str, pool: Pool, args: KueueArgs, opts: pulumi.ResourceOptions
-    ) -> k8s.apiextensions.CustomResource:
-        return k8s.apiextensions.CustomResource(
-            f"{name}-flavor-{pool.name}",
-            api_version=API,
-            kind="ResourceFlavor",
-            metadata=_metadata(flavor_name(args.namespace, pool.name)),
-            spec=flavor(pool),
-            opts=opts,
-        )
 
-    def _checks(
-        self, name: str, pools: Sequence[Pool], args: KueueArgs, opts: pulumi.ResourceOptions
-    ) -> list[pulumi.Resource]:
-        """An admission check for each class by which an autoscaler brings all nodes at once."""
-        made: list[pulumi.Resource] = []
-        for kind in dict.fromkeys(pool.provisioning for pool in pools if pool.provisioning):
-            called = check_name(args.namespace, kind)
-            config = k8s.apiextensions.CustomResource(
-                f"{name}-provisioning-{kind}",
-                api_version=API,
-                kind="ProvisioningRequestConfig",
-                metadata=_metadata(called),
-                spec={
-                    "provisioningClassName": kind,
-                    "managedResources": [GPU_RESOURCE],
-                    "retryStrategy": {"backoffLimitCount": max(3, math.ceil(args.wait / RETRY_PAUSE))},
-                },
-                opts=opts,
-            )
-            check = k8s.apiextensions.CustomResource(
-                f"{name}-check-{kind}",
-                api_version=API,
-                kind="AdmissionCheck",
-                metadata=_metadata(called),
-                spec={
-                    "controllerName": CONTROLLER,
-                    "parameters": {
-                        "apiGroup": API.partition("/")[0],
-                        "kind": "ProvisioningRequestConfig",
-                        "name": called,
-                    },
-                },
-                opts=wait_for(opts, config),
-            )
-            made += [config, check]
-        return made
+def _checks(
+    name: str, pools: Sequence[Pool], args: KueueArgs, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """An admission check for each class by which an autoscaler brings all nodes at once."""
+    made: list[pulumi.Resource] = []
+    for kind in dict.fromkeys(pool.provisioning for pool in pools if pool.provisioning):
+        called, parameters = check_name(args.namespace, kind), "ProvisioningRequestConfig"
+        request = {
+            "provisioningClassName": kind,
+            "managedResources": [GPU_RESOURCE],
+            "retryStrategy": {"backoffLimitCount": max(3, math.ceil(args.wait / RETRY_PAUSE))},
+        }
+        config = _object(f"{name}-provisioning-{kind}", parameters, _metadata(called), request, opts)
+        reference = {"apiGroup": API.partition("/")[0], "kind": parameters, "name": called}
+        check = {"controllerName": CONTROLLER, "parameters": reference}
+        made += [
+            config,
+            _object(f"{name}-check-{kind}", "AdmissionCheck", _metadata(called), check, wait_for(opts, config)),
+        ]
+    return made
 
 
 def priorities(namespace: str) -> dict[Priority, str]:
@@ -451,7 +385,7 @@ def flavor(pool: Pool) -> dict[str, Any]:
 def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args: KueueArgs) -> dict[str, Any]:
     """The ClusterQueue's specification: what the Jobs of ``namespace`` may have, by pool and resource.
 
-    ``quotas`` are amounts as `slipway.infra.kubernetes.cluster.kueue.amounts` counts them.
+    ``quotas`` are amounts as `amounts` counts them.
     """
     pools = args.platform.pools
     named = resources(pools.values())
@@ -459,7 +393,7 @@ def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         # A Job that waits for GPUs holds up none that needs a CPU.
         "queueingStrategy": "BestEffortFIFO",
-        "preemption": dict(PREEMPTION[args.preemption]),
+        "preemption": dict(PREEMPTION[args.section.preemption]),
         "resourceGroups": [
             {
                 "coveredResources": named,
@@ -496,12 +430,10 @@ def _team_rights(name: str, namespace: str, opts: pulumi.ResourceOptions) -> k8s
 
     Kueue's own roles are part of no role of Kubernetes (charts/kueue/templates/rbac/localqueue_editor_role.yaml).
     """
+    labels = {**PART_OF, "rbac.authorization.k8s.io/aggregate-to-admin": "true"}
     return k8s.rbac.v1.ClusterRole(
         f"{name}-team-queues",
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=f"{namespace}-team-queues",
-            labels={**PART_OF, "rbac.authorization.k8s.io/aggregate-to-admin": "true"},
-        ),
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=f"{namespace}-team-queues", labels=labels),
         rules=[
             k8s.rbac.v1.PolicyRuleArgs(
                 api_groups=["kueue.x-k8s.io"],
@@ -518,5 +450,102 @@ def _team_rights(name: str, namespace: str, opts: pulumi.ResourceOptions) -> k8s
     )
 
 
-def _metadata(name: str) -> k8s.meta.v1.ObjectMetaArgs:
-    return k8s.meta.v1.ObjectMetaArgs(name=name, labels=PART_OF)
+def _object(
+    name: str, kind: str, metadata: k8s.meta.v1.ObjectMetaArgs, spec: Any, opts: pulumi.ResourceOptions
+) -> k8s.apiextensions.CustomResource:
+    return k8s.apiextensions.CustomResource(
+        name, api_version=API, kind=kind, metadata=metadata, spec=spec, opts=opts
+    )
+
+
+def _metadata(name: str, namespace: str | None = None) -> k8s.meta.v1.ObjectMetaArgs:
+    return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace, labels=PART_OF)
+
+
+def admissions(stack: PlacedStack) -> dict[str, Admission]:
+    """What holds back the stack's Jobs, by the cluster where something does."""
+    settings, declared = stack.settings, _declared(stack)
+    section = section_of(settings) or KueueSettings()
+    wait, queues = seconds(section.wait), dict[str, Admission]()
+    for name, platform in stack.platforms.items():
+        if kueue := declared.get(name):
+            access = kueue.access[settings.namespace]
+            queues[name] = _of_queue(access, wait, kueue.ready, kueue.access)
+        elif platform.queue:
+            queues[name] = _of_queue(platform.queue, wait)
+        elif section.local_queue:
+            queues[name] = Admission(section.local_queue, wait)
+    return queues
+
+
+def _declared(stack: PlacedStack) -> dict[str, Kueue]:
+    """What the stack declares of Kueue, by cluster."""
+    settings, section = stack.settings, section_of(stack.settings)
+    if section is None or section.local_queue:
+        return {}
+    shares = section.shares_of(settings.namespace, settings.teams, runs_pipelines=bool(settings.pipelines))
+    return {
+        name: Kueue(
+            f"{name}-kueue", KueueArgs(platform, section, settings.namespace, shares, held_on(stack, platform))
+        )
+        for name, platform in stack.platforms.items()
+        if platform.owned
+    }
+
+
+def _of_queue(
+    access: QueueAccess,
+    wait: int,
+    ready: Sequence[pulumi.Resource] = (),
+    teams: Mapping[str, QueueAccess] = MappingProxyType({}),
+) -> Admission:
+    """By a LocalQueue for the ClusterQueue of ``access``, which the namespace has of its own."""
+
+    def local_queue(name: str, namespace: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+        # Kueue refuses to change it.
+        behind = wait_for(opts, *ready, replace_on_changes=["spec.clusterQueue"], delete_before_replace=True)
+        spec = {"clusterQueue": access.cluster_queue}
+        metadata = _metadata(LOCAL_QUEUE, namespace)
+        return _object(f"{name}-local-queue", "LocalQueue", metadata, spec, behind)
+
+    return Admission(LOCAL_QUEUE, wait, access.priorities, local_queue, ready, teams)
+
+
+def creation_problem(server: ApiServer, metadata: Mapping[str, Any]) -> str:
+    """What keeps the Job with these ``metadata`` from waiting in its queue; empty where nothing does."""
+    queue = queue_of(metadata)
+    return queue_problem(server, metadata.get("namespace") or "", queue) if queue else ""
+
+
+@cache
+def queue_problem(server: ApiServer, namespace: str, queue: str) -> str:
+    """What keeps a Job in ``namespace`` from waiting in the LocalQueue ``queue``; empty where nothing does.
+
+    Raises UnreadableError where a Job may not be tried.
+    """
+    # Who administers one namespace may have no right to read queues, and sees by the Job alone.
+    with suppress(RefusedError):
+        if server.find(API, "LocalQueue", queue, namespace) is None:
+            return (
+                f"there is no LocalQueue `{queue}` ({API}) in namespace {namespace}: Kueue would never let its "
+                "Jobs run, and without Kueue they would run at once, whatever the quota"
+            )
+    container = {"name": "x", "image": "x"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "slipway-queue-test", "namespace": namespace, "labels": {QUEUE_LABEL: queue}},
+        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
+    }
+    if server.try_out(job)["spec"].get("suspend"):
+        return ""
+    return (
+        f"Kueue does not hold back Jobs of namespace {namespace}, which would run at once, whatever the quota: it "
+        "is not there, does not answer, or looks after other namespaces (`managedJobsNamespaceSelector`)"
+    )
+
+
+def queue_of(metadata: Mapping[str, Any]) -> str:
+    """The queue of the Job with these metadata, now or once somebody lets it run."""
+    labels, annotations = (strings(metadata.get(key)) for key in ("labels", "annotations"))
+    return labels.get(QUEUE_LABEL) or annotations.get(QUEUE_ANNOTATION, "")
