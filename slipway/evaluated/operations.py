@@ -234,7 +234,7 @@ class _Update:
         unknown = {
             difference.path[0] for difference in forcing if UNKNOWN in (difference.before, difference.after)
         }
-        for property_, urns in new.property_dependencies.items():
+        for property_, urns in sorted(new.property_dependencies.items()):
             if property_ in unknown and (sources := urns & self._renewed):
                 return self._comes_from(str(property_), sources)
             if (gone := urns & self._deleted_first) and self._replacing.may_force(new.type, property_):
