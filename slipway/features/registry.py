@@ -14,4 +14,4 @@ NAMES = (
     "foreign",
     "kueue",
 )
-"""In the order in which the pages have what they add."""
+"""In the order in which the pages have what they add. A search needs items."""

@@ -54,8 +54,8 @@ A [policy of changes](#changes) is suppressed in the stack file that the change 
 that it is about. Without `until`, a suppression that the base has already was for an earlier change, and does not
 count.
 
-`python -m slipway.command.reference.policies` writes the tables below from `slipway/policies/policies.toml` and
-`infra/clouds/<cloud>/data/policies.toml`; change them there. Where *Warning* does not stand before the rule, a
+`python -m slipway.command.reference.policies` writes the tables from `slipway/policies/policies.toml` and
+`data/policies.toml` of clouds and features. Where *Warning* does not stand before the rule, a
 finding is an error.
 """
 

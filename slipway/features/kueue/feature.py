@@ -108,7 +108,7 @@ def residents(settings: Any, host: str) -> Iterator[Resident]:
 def leave_pipelines_out(values: dict[str, Any]) -> None:
     """Writes out the share that the stack's own pipelines give its namespace."""
     section = mapping(values.get(f"slipway:{KEY}"))
-    if f"slipway:{KEY}" in values and values.get("slipway:teams"):
+    if isinstance(values.get(f"slipway:{KEY}"), Mapping) and values.get("slipway:teams"):
         shares = {values.get("slipway:namespace", "slipway"): 1, **mapping(section.get("shares"))}
         values[f"slipway:{KEY}"] = {**section, "shares": shares}
 

@@ -386,7 +386,7 @@ def _beyond_share(queues: Queues, job: QueuedJob, obstacle: str) -> str:
     return reason and f"{reason}; {more}"
 
 
-TABLE = Path(__file__).with_name("policies.toml")
+TABLE = Path(__file__).parent / "data" / "policies.toml"
 
 POLICIES = policies_of(
     TABLE,

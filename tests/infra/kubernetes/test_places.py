@@ -167,6 +167,7 @@ def test_the_mover_may_change_its_jobs_and_nothing_else(moved: Recording) -> Non
     digest = run_of(moved).rpartition("/")[2]
     assert all(name.startswith(f"mnist-train-{digest}-") for name in changes[0]["resourceNames"])
     assert len(changes[1]["resourceNames"]) == 1
+    assert (["pods", "events"], ["list"]) in [(rule["resources"], rule["verbs"]) for rule in rules]
     account = pod(moved.one(JOB, "mnist-train"))["spec"]["serviceAccountName"]
     # The program and the probe may do nothing at the API server.
     for job in held(moved).values():
@@ -195,12 +196,8 @@ def test_kueue_looks_after_no_job_of_a_step_before_its_mover_says_so(moved: Reco
         **{place.job: "slipway-normal" for place in places},
         **{place.probe: "slipway-low" for place in places if place.probe},
     }
-    workloads = [
-        rule
-        for rule in queued.one(ROLE, "mnist-train-mover-role").inputs["rules"]
-        if "workloads" in rule["resources"]
-    ]
-    assert [rule["verbs"] for rule in workloads] == [["list", "patch"]]
+    rules = queued.one(ROLE, "mnist-train-mover-role").inputs["rules"]
+    assert [rule["verbs"] for rule in rules if "workloads" in rule["resources"]] == [["list", "patch"]]
     assert all(QUEUE_ANNOTATION not in job.inputs["metadata"]["annotations"] for job in held(moved).values())
     assert QUEUE_LABEL in queued.one(JOB, "mnist-prepare").inputs["metadata"]["labels"]
     # What moves it takes room that no Job of the queue has.
@@ -350,6 +347,7 @@ def test_an_agent_acts_in_the_other_cluster_and_nobody_waits_for_it(anywhere: Re
 
 def test_an_agent_may_change_the_jobs_of_its_cluster_and_write_its_answers(anywhere: Recording) -> None:
     rules = anywhere.one(ROLE, "mnist-train-agent-far-role").inputs["rules"]
+    assert (["pods", "events"], ["list"]) in [(rule["resources"], rule["verbs"]) for rule in rules]
     changes = [rule for rule in rules if {"patch", "update", "create", "delete", "*"} & {*rule["verbs"]}]
     assert [rule["resources"] for rule in changes] == [["jobs"]]
     assert changes[0]["resourceNames"] == sorted(

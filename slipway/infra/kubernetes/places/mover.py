@@ -321,7 +321,7 @@ def _rules(plan_map: str, jobs: Iterable[str], workspace: Workspace) -> list[k8s
     return [
         *([workloads] if workspace.queue else []),
         rule(api_groups=["batch"], resources=["jobs"], resource_names=sorted(jobs), verbs=["get", "patch"]),
-        rule(api_groups=[""], resources=["declared", "events"], verbs=["list"]),
+        rule(api_groups=[""], resources=["pods", "events"], verbs=["list"]),
         rule(api_groups=[""], resources=["configmaps"], resource_names=[plan_map], verbs=["get"]),
     ]
 

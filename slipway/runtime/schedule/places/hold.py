@@ -33,7 +33,7 @@ HELD_BACK = 20
 """Exit code: the program may run here no more. Another pod takes the place of this one."""
 
 GRACE = 25.0
-"""Seconds from SIGTERM to SIGKILL, as a pod has them (`slipway.infra.kubernetes.pods.ending.GRACE_PERIOD`)."""
+"""Seconds from SIGTERM to SIGKILL, as a pod has them (`slipway.infra.kubernetes.pods.pod.GRACE_PERIOD`)."""
 
 POLL, POLL_WAITING = 5.0, 1.0
 """Seconds between two looks at the store, while the program runs, and before."""
