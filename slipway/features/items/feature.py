@@ -185,8 +185,6 @@ class ItemsKey(StepKey):
         pods.OF_ITEMS, "add `items`, with a pattern of `files`, or remove it"
     )
     explains: ClassVar[Sequence[str]] = (ITEMS,)
-    is_indexed: ClassVar[bool] = True
-    has_own_outputs: ClassVar[bool] = True
 
     def settings(self, step: Any) -> Mapping[str, Any]:
         """How many workers share the items, and how."""

@@ -234,7 +234,6 @@ class NodesKey(StepKey):
     part: ClassVar[type[StepPart]] = Nodes
     fields: ClassVar[type[Model]] = WithNodes
     explains: ClassVar[Sequence[str]] = (NODES,)
-    is_indexed: ClassVar[bool] = True
 
     def settings(self, step: Any) -> Mapping[str, Any]:
         """How many nodes, and how long their pods wait for one another."""

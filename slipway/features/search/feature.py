@@ -409,8 +409,6 @@ class SearchKey(StepKey):
     fields: ClassVar[type[Model]] = WithSearch
     explains: ClassVar[Sequence[str]] = (SEARCH,)
     reserved: ClassVar[Sequence[str]] = (SAMPLER,)
-    is_indexed: ClassVar[bool] = True
-    has_own_outputs: ClassVar[bool] = True
     is_left_out: ClassVar[bool] = True
 
     def settings(self, step: Any) -> Mapping[str, Any]:

@@ -50,7 +50,8 @@ class StepPart:
     is_indexed: ClassVar[bool] = False
     """Each of its pods has an index, which the next pod gets where one is lost."""
     is_shared: ClassVar[bool] = False
-    """Its pods take work from one another, item by item, so that they have to be on one pool."""
+    """Its pods take work from one another, item by item, so that they have to be on one pool. Each run of the
+    program has an output of its own, known once it starts."""
 
     pods: int = 1
     """How many pods of the step run at once."""
@@ -118,10 +119,6 @@ class StepKey:
     """References in `run` that it gives a meaning, each with the fix where a step without the key has it."""
     reserved: ClassVar[Sequence[str]] = ()
     """Names that no input and no parameter may have beside those."""
-    is_indexed: ClassVar[bool] = False
-    """Pods of a step with it have an index."""
-    has_own_outputs: ClassVar[bool] = False
-    """Each run of the program has an output of its own, known once it starts."""
     explains: ClassVar[Sequence[str]] = ()
     """What of `PlacedStep.decides` its causes tell of."""
     is_left_out: ClassVar[bool] = False

@@ -69,7 +69,7 @@ def check_steps(declared: PipelineFile) -> Iterator[Finding]:
         at: Path = ("steps", name)
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared, readers.get(name, []))
-        taken = variables_of_steps(several=any(key.is_indexed and key.written(step) for key in STEP_KEYS))
+        taken = variables_of_steps(several=any(key.part.is_indexed and key.written(step) for key in STEP_KEYS))
         yield from environment_findings(at, step.environment, step.secrets, taken)
         yield from path_findings((*at, "code"), step.code, folder=True)
         yield from path_findings((*at, "requirements"), step.requirements)
@@ -201,7 +201,7 @@ def _references(
 def _mountable(name: str, step: PipelineStep, declared: PipelineFile) -> mounts.Mountable:
     """What the step ``name`` can mount, and why it cannot mount the rest that its command may refer to."""
     known: dict[str, tuple[str, str] | None] = dict.fromkeys([*pods.OWN, mounts.SCRATCH, *declared.inputs])
-    if any(key.has_own_outputs and key.written(step) for key in STEP_KEYS):
+    if any(key.part.is_shared and key.written(step) for key in STEP_KEYS):
         reason = "an item or a trial has a directory of its own, and mounts are there before the first is chosen"
         known |= dict.fromkeys([pods.OUTPUT, *REFERENCES], (reason, "write it in `run`, or as `directory`"))
     for other, read in declared.steps.items():
